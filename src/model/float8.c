@@ -116,6 +116,7 @@ enum status float8_init(struct float8_state *f, const struct float8_config *c,
     f->global_amax = arena_alloc(shared, count, sizeof *f->global_amax);
     f->scales = arena_alloc(shared, count, sizeof *f->scales);
     f->history = arena_alloc(shared, count * (size_t)f->history_len, sizeof *f->history);
+    f->device.max_parts = shape->H; /* at most a part a head */
     float8_device_alloc(&f->device, num_tensors(f), (size_t)FLOAT8_ROLES * MATMUL_COUNT, run,
                         shared);
     TRY(choose_matmuls(f, c, shape));
@@ -204,7 +205,8 @@ struct float8_slot float8_slot_of(const struct float8_state *f, int block, enum 
     size_t matmul = (size_t)block * MATMUL_COUNT + id, i = tensor_index(block, id, role);
     struct float8_delayed delayed = float8_delayed_scale(f, block, id, role);
     if (!d->unsaved) return (struct float8_slot){NULL, NULL, NULL, NULL}; /* a sizing pass */
-    return (struct float8_slot){&d->pass_amax[pass_index(f, matmul, role)], &d->step_amax_MR[i],
+    float *pass_amax = d->pass_amax + pass_index(f, matmul, role) * (size_t)d->max_parts;
+    return (struct float8_slot){pass_amax, &d->step_amax_MR[i],
                                 delayed.scale && *delayed.scale > 0 ? &d->scales_MR[i] : NULL,
                                 &d->unsaved[(size_t)role * MATMUL_COUNT + id]};
 }

@@ -7,7 +7,7 @@ void float8_device_alloc(struct float8_device *d, size_t tensors, size_t num_uns
                          struct arena *run, struct arena *shared)
 {
     d->tensors = tensors;
-    d->pass_amax = arena_alloc(run, tensors, sizeof *d->pass_amax);
+    d->pass_amax = arena_alloc(run, tensors * (size_t)d->max_parts, sizeof *d->pass_amax);
     d->step_amax_MR = arena_alloc(run, tensors, sizeof *d->step_amax_MR);
     d->scales_MR = arena_alloc(run, tensors, sizeof *d->scales_MR);
     d->unsaved = arena_alloc(run, num_unsaved, sizeof *d->unsaved);
@@ -24,7 +24,8 @@ enum status float8_device_clear_pass(struct float8_device *d, size_t first, size
         TRY(queue_copy(d->queue, d->scales_MR, d->host_scales_MR,
                        d->tensors * sizeof *d->scales_MR));
     d->starts_step = d->has_new_scales = false;
-    TRY(queue_zero(d->queue, d->pass_amax + first, count * sizeof *d->pass_amax));
+    const size_t amaxes = (size_t)d->max_parts;
+    TRY(queue_zero(d->queue, d->pass_amax + first * amaxes, count * amaxes * sizeof *d->pass_amax));
     return STATUS_OK;
 }
 

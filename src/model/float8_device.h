@@ -16,8 +16,10 @@
 struct float8_device {
     struct queue *queue; /* borrowed; NULL: FP8 is not native, and nothing else is used */
     size_t tensors;      /* M x R */
-    /* Amax of each tensor of the pass, for current scaling; of the step, for delayed scaling. */
+    /* Amax of each tensor of the pass, for current scaling, with room for those of `max_parts`
+     * tensor-parallel ranks; of the step, for delayed scaling. */
     float *pass_amax, *step_amax_MR;
+    int max_parts;
     struct float8_scale *scales_MR; /* delayed scales from earlier steps */
     struct float8_scale *unsaved;   /* scales that backward does not read: `num_unsaved` */
     /* Copies of step_amax and scales, in memory that the host shares. */
@@ -28,7 +30,7 @@ struct float8_device {
 
 void float8_device_alloc(struct float8_device *d, size_t tensors, size_t num_unsaved,
                          struct arena *run, struct arena *shared);
-/* Zeroes `count` pass amaxes from `first` on. */
+/* Zeroes the pass amaxes of `count` tensors from `first` on. */
 enum status float8_device_clear_pass(struct float8_device *d, size_t first, size_t count);
 /* Takes the scales of the next step from the host; 0: none.  No operation may be pending. */
 void float8_device_set_scales(struct float8_device *d, const float *scales_MR, size_t count);

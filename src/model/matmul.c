@@ -81,7 +81,12 @@ static bool is_native(const struct model *m) { return m->float8 && m->float8->de
 
 bool matmul_quantizes_result(const struct model *m, enum matmul_id id, int layer)
 {
-    return is_native(m) && is_float8(m, id, layer) && m->plan->parts == 1;
+    return is_native(m) && is_float8(m, id, layer);
+}
+
+bool matmul_quantizes_norm(const struct model *m, enum matmul_id id, int layer)
+{
+    return matmul_quantizes_result(m, id, layer) && !m->shape.post_norm && m->plan->parts == 1;
 }
 
 /* Writes a tensor's scale to *scale.  `amax_known`: the op before has written its amax. */
@@ -177,23 +182,28 @@ static enum status quantize_fused(const struct matmul *p, const struct fused_ope
     const struct model *m = p->m;
     const struct matmul_source *from = &o->from;
     struct float8_slot slot = slot_of(p, o->role);
-    struct float8_delayed delayed = float8_delayed_scale(m->float8, p->layer, p->id, o->role);
+    bool has_delayed = m->queue->sizing ? m->float8->delayed[o->role] : slot.delayed != NULL;
+    /* The amax of a weight counts for more than a step. */
+    bool is_known = o->has_scale || (has_delayed && o->role != FLOAT8_WEIGHT);
+    bool gathers = is_sliced(p, o->role) && !o->has_scale && !has_delayed;
+    float *own = gathers && slot.pass_amax ? slot.pass_amax + m->plan->part : slot.pass_amax;
     struct fused_amax amax_op = {o->op.of, o->op.N, o->op.C, (float)m->shape.norm_eps, m->dtype};
-    struct fused_amax_io amax_io = {from->x, from->w_C, from->dout_NF, from->rstd_N,
-                                    slot.pass_amax};
+    struct fused_amax_io amax_io = {from->x, from->w_C, from->dout_NF, from->rstd_N, own};
+    struct fused_quantize op = o->op;
     struct fused_quantize_io io = {
         .x = from->x, .w_C = from->w_C, .dout_NF = from->dout_NF, .rstd_N = from->rstd_N, .y = y8};
-    bool is_delayed = m->queue->sizing ? m->float8->delayed[o->role] : slot.delayed != NULL;
-    if (o->role == FLOAT8_WEIGHT) is_delayed = false; /* its amax counts for more than a step */
-    bool is_known = o->has_scale || is_delayed;
     if (from->of == FUSED_RMSNORM ? !from->has_rstd : !is_known)
         TRY(fused_amax(m->ops, &amax_op, &amax_io, m->queue));
-    if (o->has_scale || is_delayed) io.scale = scale_of(p, o->role, o->saved);
-    if (is_delayed && !o->has_scale) io.amax = slot.step_amax;
+    if (gathers) TRY(m->plan->gather_amaxes(m->plan, slot.pass_amax, m->queue));
+    if (is_known) io.scale = scale_of(p, o->role, o->saved);
+    if (is_known && !o->has_scale) io.amax = slot.step_amax;
+    op.amaxes = gathers ? m->plan->parts : 1;
     if (!io.scale)
-        io.find = (struct find_scale_io){slot.pass_amax, delayed.scale, delayed.amax,
-                                         o->saved ? o->saved : slot.unsaved};
-    TRY(fused_quantize(m->ops, &o->op, &io, m->queue));
+        io.find =
+            (struct find_scale_io){slot.pass_amax, slot.delayed ? &slot.delayed->scale : NULL,
+                                   float8_delayed_scale(m->float8, p->layer, p->id, o->role).amax,
+                                   o->saved ? o->saved : slot.unsaved};
+    TRY(fused_quantize(m->ops, &op, &io, m->queue));
     return STATUS_OK;
 }
 
@@ -240,7 +250,7 @@ static enum status scale_and_quantize(const struct matmul *p, struct stored_oper
         .saved = o.saved,
         .has_scale = o.has_scale};
     struct fp8_operand unfused = {o.role, o.x, o.saved, o.summed};
-    if (is_native(p->m) && !is_sliced(p, o.role)) {
+    if (is_native(p->m)) {
         if (!*y8) *y8 = arena_alloc(&p->m->queue->scratch, elements_of(p, o.role), sizeof **y8);
         TRY(quantize_fused(p, &fused, *y8));
         return STATUS_OK;

@@ -47,9 +47,11 @@ enum boundary matmul_input_boundary(enum matmul_id id);
 bool matmul_fuses_amax(const struct model *m, enum matmul_id id, int layer);
 /* Where that op writes the amax; NULL: it does not compute one. */
 float *matmul_amax_target(const struct model *m, enum matmul_id id, int layer);
-/* Whether the op right before a matrix multiply quantizes its output instead of storing it: with
- * native FP8, if the whole tensor is on this rank. */
+/* Whether SwiGLU, forward or backward, quantizes what the matrix multiply takes instead of storing
+ * it: with native FP8. */
 bool matmul_quantizes_result(const struct model *m, enum matmul_id id, int layer);
+/* Whether the norm in front of a matrix multiply does: if all of its tokens are on this rank. */
+bool matmul_quantizes_norm(const struct model *m, enum matmul_id id, int layer);
 /* What it computes: a formula of ops/fused_quantize.h over rows of C columns. */
 struct matmul_source {
     enum fused_result of;

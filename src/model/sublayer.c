@@ -7,8 +7,9 @@
 
 struct matmul_call sublayer_matmul(const struct block_call *k, enum matmul_id id)
 {
-    bool follows_op = id == MATMUL_mlp_down || (id != MATMUL_attn_out && !k->m->shape.post_norm);
-    bool is_quantized = follows_op && matmul_quantizes_result(k->m, id, k->layer);
+    bool is_quantized = id == MATMUL_mlp_down   ? matmul_quantizes_result(k->m, id, k->layer)
+                        : id != MATMUL_attn_out ? matmul_quantizes_norm(k->m, id, k->layer)
+                                                : false;
     return (struct matmul_call){id,
                                 k->layer,
                                 k->N,
@@ -49,7 +50,7 @@ enum status sublayer_norm(const struct block_call *k, enum param_id id, const vo
         TRY(residual_copy(m, k->N, x_SD, residual_local(m, y_ND, k->N), 1));
         return residual_cross(m, at, FORWARD, y_ND, k->N);
     }
-    if (matmul_quantizes_result(m, reader, k->layer)) {
+    if (matmul_quantizes_norm(m, reader, k->layer)) {
         struct matmul_call call = sublayer_matmul(k, reader);
         struct matmul_source norm = {.of = FUSED_RMSNORM,
                                      .C = m->shape.D,

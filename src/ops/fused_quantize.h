@@ -41,6 +41,7 @@ struct fused_quantize {
     enum dtype dtype;
     enum float8 to;
     unsigned summed; /* as struct quantize */
+    int amaxes;      /* of find.amax, as struct find_scale */
 };
 struct fused_quantize_io {
     const void *x, *w_C, *dout_NF;

@@ -6,13 +6,20 @@
 #include "backends/gpu/gpu.h"
 #include "backends/gpu/queue.h"
 #include "base/rng.h"
+#include "comm/ranks.h"
+#include "comm/staged/staged.h"
 #include "machine/machine.h"
+#include "ops/fused_quantize.h"
+#include "system/layouts.h"
 #include "train/trainer.h"
 
 enum { STEPS = 3, SETTINGS = 20 };
 
 struct device_run {
-    double loss[STEPS], norm[STEPS];
+    const char *const *settings;
+    int num_settings;
+    bool native;
+    double loss[STEPS], norm[STEPS]; /* of rank 0, as what follows */
     float *scales;
     size_t count;
 };
@@ -28,56 +35,105 @@ static void fill_batch(struct batch *b, int V, int step)
     b->valid = (int64_t)tokens;
 }
 
-/* Trains on an emulated GPU, with or without native FP8; two microbatches a step. */
-static void train(struct device_run *r, bool native, const char *const *settings, int count)
+static enum status over_staged(struct comm *c, const char *name, void *queue)
 {
-    struct config config = {0};
-    struct model_shape shape;
-    struct machine m = {0};
-    struct trainer t = {0};
-    *r = (struct device_run){.count = 0};
-    emulator_set_relaxed(true);
-    CHECK_STATUS(OK, machine_alone(&m));
-    CHECK_STATUS(OK, gpu_emu32_open(&m.queue, 0));
-    ((struct gpu_queue *)m.queue)->native_fp8 = native;
-    m.ops = &gpu_emu32_ops;
-    CHECK_STATUS(OK, config_load(&config, NULL, settings, count));
-    CHECK_STATUS(OK, model_shape_resolve(&shape, &config.model, 0));
-    CHECK_STATUS(OK, trainer_open(&t, &config, &shape, &m));
-    CHECK((t.float8.device.queue != NULL) == native);
-    CHECK_STATUS(OK, trainer_init_weights(&t, 1));
-    CHECK_STATUS(OK, trainer_sync_weights(&t));
+    (void)name;
+    return staged_wrap(c, queue);
+}
+
+static enum status run_steps(struct trainer *t, struct device_run *r)
+{
+    bool first = t->machine.world.rank == 0;
+    RANK_CHECK((t->float8.device.queue != NULL) == r->native);
+    TRY(trainer_init_weights(t, 1));
+    TRY(trainer_sync_weights(t));
     for (int step = 0; step < STEPS; step++) {
         struct step_result s;
-        fill_batch(&t.batch, shape.V, step);
-        CHECK_STATUS(OK, trainer_train_batch(&t, &s));
-        CHECK(!s.skipped);
-        r->loss[step] = s.loss, r->norm[step] = s.grad_norm;
+        fill_batch(&t->batch, t->shape.V, step);
+        TRY(trainer_train_batch(t, &s));
+        RANK_CHECK(!s.skipped);
+        if (first) r->loss[step] = s.loss, r->norm[step] = s.grad_norm;
     }
-    r->count = float8_num_amax(&t.float8);
+    if (!first) return STATUS_OK;
+    r->count = float8_num_amax(&t->float8);
     r->scales = heap((r->count + 1) * sizeof *r->scales);
-    memcpy(r->scales, t.float8.scales, r->count * sizeof *r->scales);
+    memcpy(r->scales, t->float8.scales, r->count * sizeof *r->scales);
+    return STATUS_OK;
+}
+
+/* Kernels read scales in device memory: each block of a launch does. */
+static enum status check_and_quantize(const struct fused_quantize *a,
+                                      const struct fused_quantize_io *io, struct queue *queue)
+{
+    RANK_CHECK(!io->scale || emulator_is_device_memory(io->scale));
+    RANK_CHECK(!io->find.delayed || emulator_is_device_memory(io->find.delayed));
+    return gpu_emu32_ops.fused_quantize(a, io, queue);
+}
+
+static enum status train_rank(const struct comm *world, void *run)
+{
+    struct device_run *r = run;
+    struct config config = {0};
+    struct model_shape shape;
+    struct ops ops = gpu_emu32_ops;
+    struct machine m = {.ops = &ops, .world = *world};
+    struct trainer t = {0};
+    enum status st = STATUS_OK;
+    ops.fused_quantize = check_and_quantize;
+    TRY(config_load(&config, NULL, r->settings, r->num_settings));
+    TRY_OUT(mesh_resolve(&m.mesh, &config.parallelism, world->rank, world->size));
+    TRY_OUT(groups_open(&m.groups, &m.mesh, world));
+    TRY_OUT(gpu_emu32_open(&m.queue, 0));
+    ((struct gpu_queue *)m.queue)->native_fp8 = r->native;
+    TRY_OUT(groups_wrap_device(&m.groups, over_staged, m.queue));
+    TRY_OUT(model_shape_resolve(&shape, &config.model, 0));
+    TRY_OUT(trainer_open(&t, &config, &shape, &m));
+    TRY_OUT(run_steps(&t, r));
+out:
     trainer_close(&t);
-    gpu_emu32_close(m.queue);
     groups_close(&m.groups);
+    gpu_emu32_close(m.queue);
     config_release(&config);
+    return st;
+}
+
+/* Trains on emulated GPUs, with or without native FP8; two microbatches a step. */
+static void train(struct device_run *r, int ranks, bool native, const char *const *settings,
+                  int count)
+{
+    *r = (struct device_run){.settings = settings, .num_settings = count, .native = native};
+    emulator_set_relaxed(true);
+    CHECK_STATUS(OK, ranks_run(ranks, train_rank, r));
     emulator_set_relaxed(false);
 }
 
 /* Quantizing in norms and SwiGLU, keeping what forward quantized, and recomputing it with the saved
- * scale are the same as storing everything in the model's dtype. */
+ * scale are the same as storing everything in the model's dtype; so are amaxes of tensor-parallel
+ * ranks whose maximum the kernel that quantizes finds. */
 TEST(native_fp8_changes_no_bit)
 {
-    static const char *const variants[][3] = {
-        {"float8.recipe_name=tensorwise", "activation_checkpoint.mode=none", NULL},
-        {"float8.recipe_name=tensorwise", "activation_checkpoint.mode=selective",
-         "activation_checkpoint.selective_ac_option=op"},
-        {"float8.recipe_name=tensorwise", "activation_checkpoint.mode=full",
-         "training.mixed_precision_param=float32"},
-        {"float8.recipe_name=delayed", "activation_checkpoint.mode=none", NULL},
-        {"float8.recipe_name=delayed", "activation_checkpoint.mode=full",
-         "float8.force_recompute_fp8_weight_in_bwd=true"},
-        {"float8.recipe_name=delayed", "float8.filter_fqns=[\"layers.1.feed_forward\"]", NULL},
+    static const struct {
+        int ranks;
+        const char *settings[4];
+    } variants[] = {
+        {1, {"float8.recipe_name=tensorwise", "activation_checkpoint.mode=none"}},
+        {1,
+         {"float8.recipe_name=tensorwise", "activation_checkpoint.mode=selective",
+          "activation_checkpoint.selective_ac_option=op"}},
+        {1,
+         {"float8.recipe_name=tensorwise", "activation_checkpoint.mode=full",
+          "training.mixed_precision_param=float32"}},
+        {1, {"float8.recipe_name=delayed", "activation_checkpoint.mode=none"}},
+        {1,
+         {"float8.recipe_name=delayed", "activation_checkpoint.mode=full",
+          "float8.force_recompute_fp8_weight_in_bwd=true"}},
+        {1, {"float8.recipe_name=delayed", "float8.filter_fqns=[\"layers.1.feed_forward\"]"}},
+        {2, {TP(2), "activation_checkpoint.mode=none"}},
+        {2,
+         {TP(2), "float8.recipe_name=delayed", "activation_checkpoint.mode=full",
+          "model.mlp_bias=true"}},
+        {2, {TP(2), "float8.filter_fqns=[\"layers.1.feed_forward\"]", "model.post_norm=true"}},
+        {4, {TP(4), "activation_checkpoint.selective_ac_option=op"}},
     };
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
         const char *settings[SETTINGS] = {"model.dim=32",
@@ -98,14 +154,15 @@ TEST(native_fp8_changes_no_bit)
         struct device_run native, other;
         int count = 0;
         while (settings[count]) count++;
-        for (int k = 0; k < 3 && variants[i][k]; k++) settings[count++] = variants[i][k];
-        train(&native, true, settings, count);
-        train(&other, false, settings, count);
+        for (int k = 0; k < 4 && variants[i].settings[k]; k++)
+            settings[count++] = variants[i].settings[k];
+        train(&native, variants[i].ranks, true, settings, count);
+        train(&other, variants[i].ranks, false, settings, count);
         if (memcmp(native.loss, other.loss, sizeof native.loss) ||
             memcmp(native.norm, other.norm, sizeof native.norm))
-            fail_msg("%s, %s: losses %.9g %.9g %.9g, not %.9g %.9g %.9g", variants[i][0],
-                     variants[i][1], native.loss[0], native.loss[1], native.loss[2], other.loss[0],
-                     other.loss[1], other.loss[2]);
+            fail_msg("%s, %s: losses %.9g %.9g %.9g, not %.9g %.9g %.9g", variants[i].settings[0],
+                     variants[i].settings[1], native.loss[0], native.loss[1], native.loss[2],
+                     other.loss[0], other.loss[1], other.loss[2]);
         CHECK(native.count == other.count);
         CHECK(!memcmp(native.scales, other.scales, native.count * sizeof *native.scales));
         free(native.scales), free(other.scales);

@@ -76,11 +76,12 @@ static void check_values(const struct comparison *k, const struct float8_scale *
 static void compare(struct comparison *k)
 {
     float max = run_unfused(k), found = 0, running = 0.5f, raised = 0.25f;
+    float parts[] = {0.5f * max, max, -0.0f};
     struct float8_scale scale = {0}, given = {3, 1 / 3.0f};
     bf16 *y = rig_zeros((size_t)k->N * columns_of(k), BF16);
     struct fused_amax a = {k->of, k->N, k->C, 1e-5f, k->dtype};
     struct fused_amax_io amax_io = {k->x, k->w, k->dout, k->fused_rstd, &found};
-    struct fused_quantize q = {k->of, k->N, k->C, k->dtype, k->to, 0};
+    struct fused_quantize q = {k->of, k->N, k->C, k->dtype, k->to, 0, 0};
     struct fused_quantize_io io = {k->x, k->w, k->dout, k->fused_rstd, y, NULL, {0}, NULL};
     io.find = (struct find_scale_io){.amax = &found, .running = &running, .scale = &scale};
     RIG_RUN(fused_amax(k->ops, &a, &amax_io, rig_queue()));
@@ -93,7 +94,10 @@ static void compare(struct comparison *k)
         CHECK(running == (max > 0.5f ? max : 0.5f));
         check_values(k, &scale, y);
     }
-    io.scale = &given, io.amax = &raised;
+    q.amaxes = 3, io.find.amax = parts;
+    RIG_RUN(fused_quantize(k->ops, &q, &io, rig_queue()));
+    CHECK(isnan(max) ? isnan(scale.scale) : scale.scale == float8_current_scale(max, k->to));
+    q.amaxes = 0, io.scale = &given, io.amax = &raised;
     RIG_RUN(fused_quantize(k->ops, &q, &io, rig_queue()));
     check_values(k, &given, y);
     CHECK(isnan(max) ? isfinite(raised) : raised == (max > 0.25f ? max : 0.25f));

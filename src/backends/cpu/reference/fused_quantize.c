@@ -93,7 +93,7 @@ enum status reference_fused_quantize(const struct fused_quantize *a,
     enum status st = STATUS_OK;
     TRY_OUT(compute(a, io, queue, &result));
     if (!io->scale)
-        TRY_OUT(reference_find_scale(&(struct find_scale){.to = a->to}, &io->find, queue));
+        TRY_OUT(reference_find_scale(&(struct find_scale){a->to, a->amaxes}, &io->find, queue));
     if (io->scale && io->amax) raise_amax(io->amax, amax_of(result, n, a->dtype, true));
     quantized.x_n = result;
     TRY_OUT(reference_quantize(&op, &quantized, queue));

@@ -114,6 +114,7 @@ template <typename T> struct swiglu_grad_source {
 struct scale_source {
     const struct float8_scale *given;
     struct find_scale_io find;
+    int amaxes; /* of find.amax */
     float format_max;
     float *amax; /* raised by the amax of what is quantized, without NaNs; NULL: not computed */
 };
@@ -122,7 +123,9 @@ struct scale_source {
 static __device__ __forceinline__ float scale_of(const struct scale_source &s)
 {
     if (s.given) return s.given->scale;
-    float current = *s.find.amax, held = s.find.delayed ? *s.find.delayed : 0;
+    unsigned max = abs_bits<float>(s.find.amax[0]);
+    for (int i = 1; i < s.amaxes; i++) max = larger(max, abs_bits<float>(s.find.amax[i]));
+    float current = __uint_as_float(max), held = s.find.delayed ? *s.find.delayed : 0;
     double size = (double)current < 1e-12 ? 1e-12 : (double)current;
     float scale = held > 0 ? held : (float)((double)s.format_max / size);
     if (blockIdx.x == 0) {
@@ -393,7 +396,8 @@ extern "C" enum status GPU_NAME(fused_quantize)(const struct fused_quantize *a,
     size_t rows = (size_t)a->N, columns = (size_t)a->C;
     struct quantize_call call = {rows, columns, a->to, {}, {}, queue};
     call.target = target_of(rows, fused_columns(a->of, a->C), a->summed, io->y, queue);
-    call.scales = {io->scale, io->find, float8_max(a->to), io->scale ? io->amax : NULL};
+    call.target.wide_rows = call.target.wide_rows && columns % VECTOR == 0; /* of each part */
+    call.scales = {io->scale, io->find, a->amaxes, float8_max(a->to), io->scale ? io->amax : NULL};
     return a->dtype == F32 ? with_source<float>(a, io, call) : with_source<bf16>(a, io, call);
 }
 
@@ -421,7 +425,7 @@ extern "C" enum status GPU_NAME(fused_amax)(const struct fused_amax *a,
         BY_DTYPE_AND_WIDTH(a->dtype, aligned, launch_rmsnorm_amax, a, io, queue);
     }
     struct amax_call call = {(size_t)a->N, (size_t)a->C, io->amax, queue};
-    struct fused_quantize op = {a->of, a->N, a->C, a->dtype, E4M3, 0};
+    struct fused_quantize op = {a->of, a->N, a->C, a->dtype, E4M3, 0, 0};
     struct fused_quantize_io inputs = {};
     inputs.x = io->x, inputs.dout_NF = io->dout_NF;
     return a->dtype == F32 ? with_source<float>(&op, &inputs, call)

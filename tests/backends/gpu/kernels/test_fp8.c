@@ -138,7 +138,7 @@ static void check_fused(int warp_size, struct fused_quantize a)
 
 TEST(fused_quantize_writes_the_requested_storage_orders_at_odd_sizes)
 {
-    static const int sizes[][2] = {{1, 1}, {3, 16}, {17, 5}, {64, 80}, {130, 67}};
+    static const int sizes[][2] = {{1, 1}, {3, 16}, {17, 5}, {32, 24}, {64, 80}, {130, 67}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int variant = 0; variant < 16; variant++)
             check_fused(variant & 1 ? 64 : 32,
