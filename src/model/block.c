@@ -308,7 +308,7 @@ static enum status mlp_backward(const struct block_call *k, void *dx, struct are
     void *dnorm = alloc_gradient(k, (size_t)m->shape.D, step);
     struct matmul_call down = sublayer_matmul(k, MATMUL_mlp_down);
     void *dx_ND;
-    TRY(sublayer_gather_gradient(k, MATMUL_mlp_down, dx, &dx_ND));
+    TRY(sublayer_gather_gradient(k, &down, dx, &dx_ND));
     TRY(matmul_backward(m, &down, dx_ND, a->hidden_NF, dhidden));
     TRY(gate_up_backward(k, dhidden, dnorm));
     TRY(sublayer_norm_backward(k, PARAM_mlp_norm, a->middle_SD, a->rstd2_S,
@@ -340,7 +340,7 @@ static enum status attention_backward_half(const struct block_call *k, const str
                        qkv = sublayer_matmul(k, MATMUL_attn_q);
     out.qkv_packed = qkv.qkv_packed = op.is_packed;
     void *dx_ND;
-    TRY(sublayer_gather_gradient(k, MATMUL_attn_out, dx, &dx_ND));
+    TRY(sublayer_gather_gradient(k, &out, dx, &dx_ND));
     TRY(matmul_backward(m, &out, dx_ND, a->attended_NQ, dattended));
     if (m->plan->attend_backward)
         TRY(m->plan->attend_backward(m->plan, m->ops, &op, &io, m->queue));

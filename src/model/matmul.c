@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/matmul.h"
 
+#include "model/residual.h"
 #include "model/unit.h"
 #include "ops/linear.h"
+#include "tensor/element.h"
 
 /* A matrix multiply of a block; adjacent weights form one matrix. */
 struct matmul {
@@ -86,7 +88,7 @@ bool matmul_quantizes_result(const struct model *m, enum matmul_id id, int layer
 
 bool matmul_quantizes_norm(const struct model *m, enum matmul_id id, int layer)
 {
-    return matmul_quantizes_result(m, id, layer) && !m->shape.post_norm && m->plan->parts == 1;
+    return matmul_quantizes_result(m, id, layer) && !m->shape.post_norm;
 }
 
 /* Writes a tensor's scale to *scale.  `amax_known`: the op before has written its amax. */
@@ -174,6 +176,7 @@ struct fused_operand {
     enum float8_role role;
     struct float8_scale *saved; /* where its scale goes; NULL: to the state */
     bool has_scale;             /* `saved` has it */
+    bool is_part;               /* it is a part of the tensor, as sliced ones are */
 };
 
 /* Delayed scaling needs one kernel, current scaling two, and a norm always two, for its rstd. */
@@ -185,7 +188,8 @@ static enum status quantize_fused(const struct matmul *p, const struct fused_ope
     bool has_delayed = m->queue->sizing ? m->float8->delayed[o->role] : slot.delayed != NULL;
     /* The amax of a weight counts for more than a step. */
     bool is_known = o->has_scale || (has_delayed && o->role != FLOAT8_WEIGHT);
-    bool gathers = is_sliced(p, o->role) && !o->has_scale && !has_delayed;
+    bool is_part = o->is_part || is_sliced(p, o->role);
+    bool gathers = is_part && !o->has_scale && !has_delayed;
     float *own = gathers && slot.pass_amax ? slot.pass_amax + m->plan->part : slot.pass_amax;
     struct fused_amax amax_op = {o->op.of, o->op.N, o->op.C, (float)m->shape.norm_eps, m->dtype};
     struct fused_amax_io amax_io = {from->x, from->w_C, from->dout_NF, from->rstd_N, own};
@@ -212,18 +216,38 @@ static struct float8_scale *saved_scale(const struct matmul_call *call)
     return call->input_scales ? &call->input_scales[call->id] : NULL;
 }
 
+/* Gathers the rows of FP8 values, and adds the other storage order if a GEMM needs it. */
+static enum status gather_quantized(const struct matmul *p, enum float8_role role,
+                                    const struct matmul_source *source, bf16 *y8)
+{
+    const struct model *m = p->m;
+    struct crossing c = {.x = y8, .rows = p->op.N, .columns = source->C, .is_bytes = true};
+    struct fused_quantize op = {FUSED_FP8,           p->op.N,   source->C, BF16,
+                                float8_format(role), OVER_ROWS, 0};
+    TRY(m->plan->cross(m->plan, source->at, source->direction, &c, m->queue));
+    if (source->summed & OVER_ROWS)
+        TRY(fused_quantize(m->ops, &op, &(struct fused_quantize_io){.x = y8, .y = y8}, m->queue));
+    return STATUS_OK;
+}
+
 enum status matmul_quantize(const struct model *m, const struct matmul_call *call,
                             enum float8_role role, const struct matmul_source *source, bf16 *y8)
 {
     struct matmul p = matmul_of(m, call);
+    bool gathers = source->gathers && m->plan->sequence_parallel;
+    size_t rows = gathers ? residual_rows(m, call->N) : call->N;
+    size_t before = gathers ? (size_t)m->plan->part * rows * (size_t)source->C : 0;
     struct fused_operand o = {
-        .op = {source->of, (int)call->N, source->C, m->dtype, float8_format(role), source->summed},
+        .op = {source->of, (int)rows, source->C, m->dtype, float8_format(role),
+               gathers ? OVER_COLUMNS : source->summed},
         .from = *source,
         .role = role,
         .saved = role == FLOAT8_INPUT ? saved_scale(call) : NULL,
         .has_scale = role == FLOAT8_INPUT && call->has_scales,
+        .is_part = gathers,
     };
-    TRY(quantize_fused(&p, &o, y8));
+    TRY(quantize_fused(&p, &o, element(y8, before, INT8)));
+    if (gathers) TRY(gather_quantized(&p, role, source, y8));
     return STATUS_OK;
 }
 
@@ -359,7 +383,12 @@ static enum status cross_and_backward_weight(const struct matmul *p, void *dx,
                                              struct weight_gradient *g)
 {
     const struct model *m = p->m;
-    struct crossing c = {dx, p->op.N, p->op.D, m->dtype, backward_weight, g};
+    struct crossing c = {.x = dx,
+                         .rows = p->op.N,
+                         .columns = p->op.D,
+                         .dtype = m->dtype,
+                         .overlapped = backward_weight,
+                         .work = g};
     TRY(m->plan->cross(m->plan, matmul_input_boundary(p->id), BACKWARD, &c, m->queue));
     return STATUS_OK;
 }

@@ -50,9 +50,11 @@ float *matmul_amax_target(const struct model *m, enum matmul_id id, int layer);
 /* Whether SwiGLU, forward or backward, quantizes what the matrix multiply takes instead of storing
  * it: with native FP8. */
 bool matmul_quantizes_result(const struct model *m, enum matmul_id id, int layer);
-/* Whether the norm in front of a matrix multiply does: if all of its tokens are on this rank. */
+/* Whether the norm in front of a matrix multiply does. */
 bool matmul_quantizes_norm(const struct model *m, enum matmul_id id, int layer);
-/* What it computes: a formula of ops/fused_quantize.h over rows of C columns. */
+/* What it computes: a formula of ops/fused_quantize.h over rows of C columns.  `gathers`: of the
+ * rows whose residual stream is local; their FP8 values cross `at`, an all-gather under sequence
+ * parallelism. */
 struct matmul_source {
     enum fused_result of;
     int C;
@@ -60,8 +62,11 @@ struct matmul_source {
     float *rstd_N;
     bool has_rstd;   /* computed before */
     unsigned summed; /* axes that the GEMMs of the result reduce over (ops/float8.h) */
+    bool gathers;
+    enum boundary at;
+    enum direction direction;
 };
-/* y8: the FP8 values of the matrix multiply's input or output gradient. */
+/* y8: the FP8 values of the matrix multiply's input or output gradient, of all tokens. */
 enum status matmul_quantize(const struct model *m, const struct matmul_call *call,
                             enum float8_role role, const struct matmul_source *source, bf16 *y8);
 /* y = x w^T (+ add_NF); add_NF may be y. */

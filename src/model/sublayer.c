@@ -57,7 +57,10 @@ enum status sublayer_norm(const struct block_call *k, enum param_id id, const vo
                                      .x = x_SD,
                                      .w_C = unit_weight(m, id, k->layer),
                                      .rstd_N = rstd_S,
-                                     .summed = sublayer_summed_axes(k, reader)};
+                                     .summed = sublayer_summed_axes(k, reader),
+                                     .gathers = true,
+                                     .at = at,
+                                     .direction = FORWARD};
         norm.has_rstd = k->a->has_scales && k->a->recompute == RECOMPUTE_SELECTIVE;
         return matmul_quantize(m, &call, FLOAT8_INPUT, &norm, y_ND);
     }
@@ -190,23 +193,46 @@ enum status sublayer_add(const struct block_call *k, struct matmul_call call, co
     return STATUS_OK;
 }
 
-enum status sublayer_gather_gradient(const struct block_call *k, enum matmul_id id, void *dx_SD,
-                                     void **dx_ND)
+/* From the gradient of a matrix's output. */
+static enum status output_bias_gradient(const struct block_call *k, enum matmul_id id,
+                                        const void *dy_SD)
 {
     const struct model *m = k->m;
+    enum param_id bias = output_bias(m, id);
+    if (bias == PARAM_COUNT) return STATUS_OK;
+    return sublayer_add_bias_gradient(k, bias, sublayer_bias(k, residual_rows(m, k->N), m->shape.D),
+                                      dy_SD);
+}
+
+enum status sublayer_gather_gradient(const struct block_call *k, struct matmul_call *call,
+                                     void *dx_SD, void **dx_ND)
+{
+    const struct model *m = k->m;
+    enum matmul_id id = call->id;
     bool apart = residual_is_apart(m);
     double scale = model_shape_multiplier(m->shape.residual_multiplier);
     enum boundary at = id == MATMUL_attn_out ? ATTN_OUT : MLP_OUT;
-    enum param_id bias = output_bias(m, id);
     *dx_ND = apart ? k->a->gathered_ND : dx_SD;
     void *added = apart ? residual_local(m, *dx_ND, k->N) : dx_SD;
+    /* Else the gradient of what is added is stored where the FP8 values would go. */
+    if (m->plan->sequence_parallel && !m->shape.post_norm && scale == 1)
+        call->dy_quantized = matmul_quantizes_result(m, id, k->layer);
+    if (call->dy_quantized) {
+        struct matmul_source gradient = {.of = FUSED_TENSOR,
+                                         .C = m->shape.D,
+                                         .x = dx_SD,
+                                         .summed = OVER_COLUMNS | OVER_ROWS,
+                                         .gathers = true,
+                                         .at = at,
+                                         .direction = BACKWARD};
+        TRY(output_bias_gradient(k, id, dx_SD));
+        return matmul_quantize(m, call, FLOAT8_GRADIENT, &gradient, *dx_ND);
+    }
     if (m->shape.post_norm)
         TRY(output_norm_backward(k, id, dx_SD, added));
     else if (apart)
         TRY(residual_copy(m, k->N, dx_SD, added, scale));
-    if (bias != PARAM_COUNT)
-        TRY(sublayer_add_bias_gradient(
-            k, bias, sublayer_bias(k, residual_rows(m, k->N), m->shape.D), added));
+    TRY(output_bias_gradient(k, id, added));
     TRY(residual_cross(m, at, BACKWARD, *dx_ND, k->N));
     return STATUS_OK;
 }

@@ -56,6 +56,7 @@ enum status sublayer_output(const struct block_call *k, struct matmul_call call,
 enum status sublayer_add(const struct block_call *k, struct matmul_call call, const void *y,
                          struct sublayer_residual r);
 /* *dx_ND: the gradient of all tokens of what the sublayer adds, gathered from that of the stream;
- * also accumulates the gradients of the bias and the norm of its last GEMM `id`. */
-enum status sublayer_gather_gradient(const struct block_call *k, enum matmul_id id, void *dx_SD,
-                                     void **dx_ND);
+ * also accumulates the gradients of the bias and the norm of its last GEMM, `call`.  Under sequence
+ * parallelism with native FP8 they are FP8 values, and call->dy_quantized is set. */
+enum status sublayer_gather_gradient(const struct block_call *k, struct matmul_call *call,
+                                     void *dx_SD, void **dx_ND);

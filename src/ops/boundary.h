@@ -51,6 +51,7 @@ struct crossing {
     /* Work that does not use x, which the plan does while x is in flight; NULL: none. */
     enum status (*overlapped)(void *work);
     void *work;
+    bool is_bytes; /* FP8: elements are bytes, and dtype is ignored; not for sums */
 };
 static inline enum status boundary_do_overlapped(const struct crossing *c)
 {

@@ -8,6 +8,8 @@
  * FUSED_RMSNORM      x_NC, w_C, rstd_N          rmsnorm.h; its rows are dense
  * FUSED_SWIGLU       x: gate_up_N2F             swiglu.h, forward
  * FUSED_SWIGLU_GRAD  x: gate_up_N2F, dout_NF    swiglu.h: dgate_up_N2F
+ * FUSED_FP8          x: FP8 values of `to`      x, in the order of OVER_ROWS; they are in that of
+ *                                               OVER_COLUMNS, and y may be x.  No scale, no amax
  *
  * Order    The result is rounded to dtype before it is scaled: so FP8 values, amax and scale are
  *          those of the unfused ops.  fused_amax -> fused_quantize with `find`, or, where the scale
@@ -18,7 +20,7 @@
 
 #include "ops/float8.h"
 
-enum fused_result { FUSED_TENSOR, FUSED_RMSNORM, FUSED_SWIGLU, FUSED_SWIGLU_GRAD };
+enum fused_result { FUSED_TENSOR, FUSED_RMSNORM, FUSED_SWIGLU, FUSED_SWIGLU_GRAD, FUSED_FP8 };
 
 struct fused_amax {
     enum fused_result of;

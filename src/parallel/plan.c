@@ -57,7 +57,7 @@ static enum status cross(const struct parallel_plan *plan, enum boundary at,
     const struct comm *g = p->group;
     size_t elements = (size_t)c->rows * (size_t)c->columns, part = elements / (size_t)g->size;
     bool reduces = at != LOSS && is_reduction(at, direction);
-    struct transfer t = {.dtype = c->dtype, .x = c->x};
+    struct transfer t = {.dtype = c->dtype, .x = c->x, .is_bytes = c->is_bytes};
     if (at == QK_NORM) {
         t.kind = TRANSFER_all_reduce, t.count = elements;
     } else if (at != LOSS && !plan->sequence_parallel) {

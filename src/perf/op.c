@@ -352,7 +352,10 @@ static void fused_inputs(const struct fused_quantize *a, struct op_work *w)
 {
     size_t N = (size_t)a->N, C = (size_t)a->C, NC = N * C;
     bool swiglu = a->of == FUSED_SWIGLU || a->of == FUSED_SWIGLU_GRAD;
-    add_buffer(w, swiglu ? 2 * NC : NC, a->dtype, swiglu ? 2 * NC : NC);
+    if (a->of == FUSED_FP8)
+        add_buffer(w, NC, BF16, (NC + 1) / 2);
+    else
+        add_buffer(w, swiglu ? 2 * NC : NC, a->dtype, swiglu ? 2 * NC : NC);
     if (a->of == FUSED_RMSNORM)
         add_buffer(w, C, a->dtype, C);
     else

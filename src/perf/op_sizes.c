@@ -3,7 +3,7 @@
 
 static void add_fused(struct text *out, enum fused_result of, int N, int C)
 {
-    static const char *const words[] = {"tensor", "rmsnorm", "swiglu", "swiglu backward"};
+    static const char *const words[] = {"tensor", "rmsnorm", "swiglu", "swiglu backward", "FP8"};
     text_addf(out, "%s %d x %d", words[of], N, C);
 }
 

@@ -101,7 +101,9 @@ TEST(gradient_of_what_a_sublayer_adds_is_scaled_and_summed_for_the_bias)
     shape.qkv_bias = shape.out_bias = true, shape.residual_multiplier = 0.25;
     sample_open(&s, &shape);
     memcpy(dx, s.x, sizeof dx);
-    CHECK_STATUS(OK, sublayer_gather_gradient(&s.k, MATMUL_attn_out, dx, &added));
+    struct matmul_call call = sublayer_matmul(&s.k, MATMUL_attn_out);
+    CHECK_STATUS(OK, sublayer_gather_gradient(&s.k, &call, dx, &added));
+    CHECK(!call.dy_quantized);
     CHECK(added != dx && !memcmp(dx, s.x, sizeof dx)); /* the connection's gradient stays */
     const float *db = unit_gradient(&s.r.m, PARAM_out_bias, 0);
     for (size_t d = 0; d < s.D; d++) {

@@ -121,6 +121,21 @@ OPS_TEST(fused_quantize_matches_the_ops_that_store_their_result)
         }
 }
 
+OPS_TEST(fused_quantize_keeps_values_that_are_quantized)
+{
+    enum { N = 5, C = 33 };
+    struct float8_scale scale = {2, 0.5f};
+    float *x = rig_random(1, N * C, F32);
+    bf16 *x8 = rig_zeros(N * C, BF16), *y = rig_zeros(N * C, BF16);
+    struct quantize op = {.n = N * C, .to = E5M2};
+    RIG_RUN(quantize(rig_fast(), &op, &(struct quantize_io){x, x8, &scale}, rig_queue()));
+    struct fused_quantize again = {FUSED_FP8, N, C, BF16, E5M2, OVER_ROWS, 0};
+    struct fused_quantize_io io = {.x = x8, .y = y};
+    RIG_RUN(fused_quantize(rig_fast(), &again, &io, rig_queue()));
+    CHECK(!memcmp(x8, y, N * C * sizeof *y));
+    free(x), free(x8), free(y);
+}
+
 TEST(fused_ops_reject_empty_tensors)
 {
     CHECK_STATUS(SHAPE, fused_amax(&ops_cpu_reference, &(struct fused_amax){.N = 1}, NULL, NULL));

@@ -64,7 +64,7 @@ static enum status check_overlap(const struct comm *group, void *context)
     plan_init_tensor(&p, group, true);
     group->counts->observer = &o.observer;
     for (int i = 0; i < 2 * LOSS; i++) {
-        struct crossing c = {x, 2 * group->size, COLUMNS, F32, do_work, &o};
+        struct crossing c = {x, 2 * group->size, COLUMNS, F32, do_work, &o, false};
         queue->sizing = i >= LOSS;
         TRY(p.plan.cross(&p.plan, (enum boundary)(i % LOSS), BACKWARD, &c, queue));
     }
@@ -120,7 +120,7 @@ TEST(a_crossing_that_fails_waits_for_its_transfer_and_returns_the_first_failure)
             struct queue *queue;
             int count = 0;
             float x[4 * COLUMNS] = {0};
-            struct crossing c = {x, 4, COLUMNS, F32, works ? fail_work : NULL, &count};
+            struct crossing c = {x, 4, COLUMNS, F32, works ? fail_work : NULL, &count, false};
             CHECK_STATUS(OK, cpu_queue_open(&queue, 1, 1 << 16));
             plan_init_tensor(&p, &group, true);
             enum status st = p.plan.cross(&p.plan, MLP_IN, BACKWARD, &c, queue);

@@ -74,30 +74,52 @@ TEST(gpu_budget_counts_the_launches_of_each_operation)
     CHECK(!b.rows[OP_quantize].calls);
 }
 
-/* Waits of the host in a step of two microbatches under tensor parallelism. */
-static uint64_t count_waits(const char *fp8)
+/* A step of two microbatches under tensor parallelism. */
+static void count_sharded(const char *fp8, struct budget *b)
 {
-    static struct budget b;
     struct budget_case c = {
         .name = "tensor parallelism",
         .settings = {"model.dim=256", "model.n_layers=4", "model.n_heads=4", "model.n_kv_heads=2",
                      "model.ffn_hidden=1024", "model.vocab_size=2048", "training.seq_len=512",
                      "training.local_batch_size=1", "training.global_batch_size=2",
                      "training.mixed_precision_param=bfloat16", "training.dataset_path=none",
-                     "parallelism.tensor_parallel_degree=2", fp8},
+                     "parallelism.tensor_parallel_degree=2", "activation_checkpoint.mode=none",
+                     fp8},
         .num_ranks = 2};
+    CHECK_STATUS(OK, budget_count(&c, NULL, b));
+}
+
+static uint64_t count_waits(const struct budget *b)
+{
     uint64_t waits = 0;
-    CHECK_STATUS(OK, budget_count(&c, NULL, &b));
-    for (size_t op = 0; op <= OP_COUNT; op++) waits += b.rows[op].waits;
+    for (size_t op = 0; op <= OP_COUNT; op++) waits += b->rows[op].waits;
     return waits;
 }
 
 TEST(fp8_under_tensor_parallelism_waits_for_no_block)
 {
-    uint64_t bf16_waits = count_waits(NULL),
-             fp8_waits = count_waits("model.converters=[\"float8\"]");
-    print_message("waits: bf16 %d, FP8 %d\n", (int)bf16_waits, (int)fp8_waits);
-    CHECK(bf16_waits > 0 && fp8_waits <= bf16_waits + 1);
+    static struct budget plain, float8;
+    count_sharded(NULL, &plain);
+    count_sharded("model.converters=[\"float8\"]", &float8);
+    print_message("waits: bf16 %d, FP8 %d\n", (int)count_waits(&plain), (int)count_waits(&float8));
+    CHECK(count_waits(&plain) > 0 && count_waits(&float8) <= count_waits(&plain) + 1);
+}
+
+/* As on one rank.  Quantized are the input and the gradient of each matrix multiply, and in a step
+ * its weights; what is gathered in FP8, norms and gradients of outputs, gets its other order. */
+TEST(fp8_under_tensor_parallelism_quantizes_instead_of_storing)
+{
+    enum { BLOCKS = 4, MICROBATCHES = 2, PASSES = BLOCKS * MICROBATCHES };
+    static struct budget b;
+    count_sharded("model.converters=[\"float8\"]", &b);
+    const struct budget_row *rows = b.rows;
+    uint64_t quantized = PASSES * 8 + BLOCKS * 4, gathered = PASSES * 4;
+    CHECK(!rows[OP_amax].calls && !rows[OP_find_scale].calls);
+    CHECK(!rows[OP_swiglu_forward].calls && !rows[OP_swiglu_backward].calls);
+    CHECK(rows[OP_rmsnorm_forward].calls == MICROBATCHES); /* the last */
+    CHECK(rows[OP_fused_amax].calls == quantized);
+    CHECK(rows[OP_fused_quantize].calls == quantized + gathered);
+    CHECK(rows[OP_quantize].calls == PASSES); /* wo's input, in backward */
 }
 
 TEST(gpu_budget_counts_a_graph_as_one_launch)

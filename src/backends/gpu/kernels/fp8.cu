@@ -13,6 +13,7 @@
 extern "C" {
 #include "backends/gpu/fp8.h"
 #include "ops/fused_quantize.h"
+#include "tensor/queue.h"
 }
 
 enum {
@@ -108,9 +109,32 @@ template <typename T> struct swiglu_grad_source {
     }
 };
 
+/* Values that are quantized already, row by row. */
+template <typename F> struct fp8_source {
+    enum { PARTS = 1 };
+    const uint8_t *x;
+    size_t columns;
+    bool wide;
+    __device__ __forceinline__ void load(size_t r, size_t c, int count,
+                                         float (&to)[PARTS][VECTOR]) const
+    {
+        const uint8_t *row = x + r * columns + c;
+        uint8_t bytes[VECTOR] = {};
+        if (wide) {
+            uint4 bits = *(const uint4 *)row;
+            memcpy(bytes, &bits, sizeof bits);
+        } else {
+            for (int i = 0; i < VECTOR; i++)
+                if (i < count) bytes[i] = row[i];
+        }
+        for (int i = 0; i < VECTOR; i++) to[0][i] = to_f32(to_bf16(F{bytes[i]}));
+    }
+};
+
 /* ---- scales ---- */
 
-/* Where a kernel finds the scale: given, or from the amax as find_scale of ops/float8.h. */
+/* Where a kernel finds the scale: given, or from the amax as find_scale of ops/float8.h; without
+ * either it is 1. */
 struct scale_source {
     const struct float8_scale *given;
     struct find_scale_io find;
@@ -123,6 +147,7 @@ struct scale_source {
 static __device__ __forceinline__ float scale_of(const struct scale_source &s)
 {
     if (s.given) return s.given->scale;
+    if (!s.find.amax) return 1;
     unsigned max = abs_bits<float>(s.find.amax[0]);
     for (int i = 1; i < s.amaxes; i++) max = larger(max, abs_bits<float>(s.find.amax[i]));
     float current = __uint_as_float(max), held = s.find.delayed ? *s.find.delayed : 0;
@@ -330,6 +355,7 @@ static enum status with_source(const struct fused_quantize *a, const struct fuse
     case FUSED_RMSNORM: return call.run(rmsnorm_source<T>{x, w, io->rstd_N, C, wide});
     case FUSED_SWIGLU: return call.run(swiglu_source<T>{x, C, wide});
     case FUSED_SWIGLU_GRAD: return call.run(swiglu_grad_source<T>{x, dout, C, wide});
+    case FUSED_FP8: break; /* transpose_fp8 */
     }
     return STATUS_OK;
 }
@@ -388,6 +414,19 @@ extern "C" enum status GPU_NAME(fp8_quantize)(const struct quantize *a,
     return call.run(tensor_source<bf16>{(const bf16 *)io->x_n, columns, wide});
 }
 
+/* Without native FP8 there is one order. */
+static enum status transpose_fp8(const struct quantize_call &call, const void *x,
+                                 struct queue *queue)
+{
+    const uint8_t *from = (const uint8_t *)x;
+    const bool wide = call.columns % VECTOR == 0 && is_aligned(x);
+    if (call.target.values)
+        return queue_copy(queue, call.target.values, x, call.rows * call.columns * sizeof(bf16));
+    return call.to == E4M3
+               ? call.launch<struct e4m3>(fp8_source<struct e4m3>{from, call.columns, wide})
+               : call.launch<struct e5m2>(fp8_source<struct e5m2>{from, call.columns, wide});
+}
+
 extern "C" enum status GPU_NAME(fused_quantize)(const struct fused_quantize *a,
                                                 const struct fused_quantize_io *io,
                                                 struct queue *queue)
@@ -397,6 +436,7 @@ extern "C" enum status GPU_NAME(fused_quantize)(const struct fused_quantize *a,
     struct quantize_call call = {rows, columns, a->to, {}, {}, queue};
     call.target = target_of(rows, fused_columns(a->of, a->C), a->summed, io->y, queue);
     call.target.wide_rows = call.target.wide_rows && columns % VECTOR == 0; /* of each part */
+    if (a->of == FUSED_FP8) return transpose_fp8(call, io->x, queue);
     call.scales = {io->scale, io->find, a->amaxes, float8_max(a->to), io->scale ? io->amax : NULL};
     return a->dtype == F32 ? with_source<float>(a, io, call) : with_source<bf16>(a, io, call);
 }
