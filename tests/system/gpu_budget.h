@@ -39,7 +39,7 @@ struct budget_case {
     int warmup;    /* steps before the one that is counted */
     int num_ranks; /* 0: one; the others do what this one does, and no tensor moves */
 };
-enum { BUDGET_CASES = 5 };
+enum { BUDGET_CASES = 6 };
 extern const struct budget_case budget_cases[BUDGET_CASES];
 
 /* Calls begin before the first launch of the step, when the trainer's memory is allocated; NULL: no
