@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/update.h"
 #include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/rounding_bits.h"
 #include "backends/cpu/kernels/vector.h"
-#include "base/rng.h"
 #include "tensor/queue.h"
 
 #include <math.h>
@@ -45,21 +45,6 @@ enum status KERNEL(sum_squares)(const struct sum_squares *a, const struct sum_sq
     return STATUS_OK;
 }
 
-/* Random bits for the stochastic rounding of n second moments from `begin` on. */
-static void rounding_bits(const struct adamw *a, size_t begin, size_t n, uint16_t *bits)
-{
-    uint64_t have_block = UINT64_MAX;
-    struct rng_block b = {{0}};
-    for (size_t i = 0; i < n; i++) {
-        uint64_t at = adamw_position(a, begin + i);
-        if (at / ADAMW_BLOCK != have_block) {
-            have_block = at / ADAMW_BLOCK;
-            b = rng_bits(a->seed, RNG_MOMENTS, (uint64_t)a->step, have_block);
-        }
-        bits[i] = (uint16_t)(b.bits[at % ADAMW_BLOCK / 2] >> 16 * (at % 2));
-    }
-}
-
 static void join_block(const bf16 *half, const uint16_t *low, size_t n, float *restrict w)
 {
     for (size_t i = 0; i < n; i++) w[i] = split_to_f32(half[i], low[i]);
@@ -73,8 +58,10 @@ static void split_block(const float *restrict w, size_t n, bf16 *half, uint16_t 
 static void store_second_moment(const struct adamw *a, size_t begin, size_t n, const float *v,
                                 bf16 *v_n)
 {
+    const struct rounding_bits random = {RNG_MOMENTS, a->seed, (uint64_t)a->step,
+                                         a->position, a->run,  a->stride};
     uint16_t bits[BLOCK];
-    rounding_bits(a, begin, n, bits);
+    rounding_bits_fill(&random, begin, n, bits);
     for (size_t i = 0; i < n; i++) v_n[begin + i] = bf16_from_f32_stochastic(v[i], bits[i]);
 }
 
