@@ -3,10 +3,27 @@
 
 #include "tensor/element.h"
 
+#include <math.h>
+
 enum status sum_squares(const struct ops *ops, const struct sum_squares *a,
                         const struct sum_squares_io *io, struct queue *queue)
 {
     OP_RUN(sum_squares);
+}
+
+struct adamw_factors adamw_factors_of(const struct adamw *a)
+{
+    double correction1 = 1 - pow(a->beta1, (double)a->step);
+    double correction2 = 1 - pow(a->beta2, (double)a->step);
+    return (struct adamw_factors){.keep = (float)(1 - a->lr * a->weight_decay),
+                                  .rate = (float)(a->lr / correction1),
+                                  .root = (float)(1 / sqrt(correction2)),
+                                  .eps = (float)a->eps,
+                                  .scale = (float)a->scale,
+                                  .beta1 = (float)a->beta1,
+                                  .beta2 = (float)a->beta2,
+                                  .new1 = (float)(1 - a->beta1),
+                                  .new2 = (float)(1 - a->beta2)};
 }
 
 /* A call for each part, for backends that take one at a time. */

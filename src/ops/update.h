@@ -67,6 +67,13 @@ struct adamw_io {
     void *copy_n; /* copy of the weights for the model to compute with; NULL: none */
     uint16_t *low_n;
 };
+/* The coefficients of struct adamw's formula in f32, in which every backend computes:
+ *   g' = scale g;  m = beta1 m + new1 g';  v = beta2 v + new2 g'^2
+ *   w = keep w - rate m / (root sqrt(v) + eps) */
+struct adamw_factors {
+    float keep, rate, root, eps, scale, beta1, beta2, new1, new2;
+};
+struct adamw_factors adamw_factors_of(const struct adamw *a);
 /* The position of element i in the whole model. */
 static inline uint64_t adamw_position(const struct adamw *a, uint64_t i)
 {

@@ -11,10 +11,6 @@
 
 enum { BLOCK = BLOCKWISE_BLOCK, WORK_BLOCKS = 16 /* per work item */ };
 
-struct factors {
-    float keep, rate, root, eps, scale, beta1, beta2, new1, new2;
-};
-
 /* Moments and weights of a block in f32. */
 struct block {
     float m[BLOCK], v[BLOCK], w[BLOCK];
@@ -43,7 +39,7 @@ static void store_block(const struct adamw *a, const struct adamw_8bit_io *io, s
 }
 
 /* The explicit FMAs of the reference, so that both round to the same codes. */
-static void update_block(const struct factors *f, const float *restrict g, size_t n,
+static void update_block(const struct adamw_factors *f, const float *restrict g, size_t n,
                          struct block *restrict b)
 {
 #pragma omp simd
@@ -62,15 +58,7 @@ enum status KERNEL(adamw_8bit)(const struct adamw_8bit *op, const struct adamw_8
     const struct adamw *a = &op->adamw;
     struct blockwise_map first, second;
     if (queue->sizing) return STATUS_OK;
-    const struct factors f = {.keep = (float)(1 - a->lr * a->weight_decay),
-                              .rate = (float)(a->lr / (1 - pow(a->beta1, (double)a->step))),
-                              .root = (float)(1 / sqrt(1 - pow(a->beta2, (double)a->step))),
-                              .eps = (float)a->eps,
-                              .scale = (float)a->scale,
-                              .beta1 = (float)a->beta1,
-                              .beta2 = (float)a->beta2,
-                              .new1 = (float)(1 - a->beta1),
-                              .new2 = (float)(1 - a->beta2)};
+    const struct adamw_factors f = adamw_factors_of(a);
     size_t blocks = blockwise_num_blocks(a->n);
     blockwise_map_init(&first, true), blockwise_map_init(&second, false);
 #pragma omp parallel for schedule(static, WORK_BLOCKS) num_threads(queue->num_threads)

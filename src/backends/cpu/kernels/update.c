@@ -65,10 +65,6 @@ static void store_second_moment(const struct adamw *a, size_t begin, size_t n, c
     for (size_t i = 0; i < n; i++) v_n[begin + i] = bf16_from_f32_stochastic(v[i], bits[i]);
 }
 
-struct adamw_factors {
-    float decay_factor, rate, inv_sqrt, eps, scale, beta1, beta2, new1, new2;
-};
-
 /* Weights, moments and gradients of one block. */
 struct adamw_arrays {
     float *w, *m, *v;
@@ -82,10 +78,9 @@ static inline vector adamw_lanes(const struct adamw_factors *f, struct adamw_arr
     vector g = vector_get(x.g, i, F32, n) * f->scale;
     vector m = vector_fma(vector_broadcast(f->new1), g, f->beta1 * vector_get(x.m, i, F32, n));
     vector v = vector_fma(f->new2 * g, g, f->beta2 * vector_get(x.v, i, F32, n));
-    vector root =
-        vector_fma(vector_sqrt(v), vector_broadcast(f->inv_sqrt), vector_broadcast(f->eps));
-    vector w = vector_fma(vector_broadcast(f->decay_factor), vector_get(x.w, i, F32, n),
-                          -(f->rate * m / root));
+    vector root = vector_fma(vector_sqrt(v), vector_broadcast(f->root), vector_broadcast(f->eps));
+    vector w =
+        vector_fma(vector_broadcast(f->keep), vector_get(x.w, i, F32, n), -(f->rate * m / root));
     vector_set(x.m, i, F32, n, m);
     vector_set(x.v, i, F32, n, v);
     vector_set(x.w, i, F32, n, w);
@@ -147,17 +142,7 @@ static void adamw_block(const struct adamw *a, const struct adamw_factors *r,
 enum status KERNEL(adamw)(const struct adamw *a, const struct adamw_io *io, struct queue *queue)
 {
     if (queue->sizing) return STATUS_OK;
-    double correct1 = 1 - pow(a->beta1, (double)a->step);
-    double correct2 = 1 - pow(a->beta2, (double)a->step);
-    const struct adamw_factors r = {.decay_factor = (float)(1 - a->lr * a->weight_decay),
-                                    .rate = (float)(a->lr / correct1),
-                                    .inv_sqrt = (float)(1 / sqrt(correct2)),
-                                    .eps = (float)a->eps,
-                                    .scale = (float)a->scale,
-                                    .beta1 = (float)a->beta1,
-                                    .beta2 = (float)a->beta2,
-                                    .new1 = (float)(1 - a->beta1),
-                                    .new2 = (float)(1 - a->beta2)};
+    const struct adamw_factors r = adamw_factors_of(a);
     size_t blocks = blocks_of(a->n);
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t block = 0; block < blocks; block++)

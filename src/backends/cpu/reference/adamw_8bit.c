@@ -6,14 +6,9 @@
 
 #include <math.h>
 
-/* The factors of struct adamw's formula in f32. */
-struct reference_factors {
-    float keep, rate, root, eps, scale, beta1, beta2, new1, new2;
-};
-
 /* The explicit FMAs are those of reference_adamw. */
 static void update_weight(const struct adamw *a, const struct adamw_8bit_io *io, size_t i,
-                          const struct reference_factors *f, const float moments[2])
+                          const struct adamw_factors *f, const float moments[2])
 {
     bf16 *half = io->copy_n;
     float m = moments[0], v = moments[1];
@@ -33,15 +28,7 @@ enum status reference_adamw_8bit(const struct adamw_8bit *op, const struct adamw
     const struct adamw *a = &op->adamw;
     struct blockwise_map first, second;
     if (queue->sizing) return STATUS_OK;
-    struct reference_factors f = {.keep = (float)(1 - a->lr * a->weight_decay),
-                                  .rate = (float)(a->lr / (1 - pow(a->beta1, (double)a->step))),
-                                  .root = (float)(1 / sqrt(1 - pow(a->beta2, (double)a->step))),
-                                  .eps = (float)a->eps,
-                                  .scale = (float)a->scale,
-                                  .beta1 = (float)a->beta1,
-                                  .beta2 = (float)a->beta2,
-                                  .new1 = (float)(1 - a->beta1),
-                                  .new2 = (float)(1 - a->beta2)};
+    const struct adamw_factors f = adamw_factors_of(a);
     blockwise_map_init(&first, true), blockwise_map_init(&second, false);
     for (size_t block = 0; block < blockwise_num_blocks(a->n); block++) {
         float m[BLOCKWISE_BLOCK], v[BLOCKWISE_BLOCK];

@@ -48,19 +48,14 @@ static void store_second_moment(const struct adamw *a, void *v_n, size_t i, floa
 enum status reference_adamw(const struct adamw *a, const struct adamw_io *io, struct queue *queue)
 {
     if (queue->sizing) return STATUS_OK;
-    double correct1 = 1 - pow(a->beta1, (double)a->step);
-    double correct2 = 1 - pow(a->beta2, (double)a->step);
-    float keep = (float)(1 - a->lr * a->weight_decay), rate = (float)(a->lr / correct1);
-    float root = (float)(1 / sqrt(correct2)), eps = (float)a->eps, scale = (float)a->scale;
-    float beta1 = (float)a->beta1, beta2 = (float)a->beta2;
-    float new1 = (float)(1 - a->beta1), new2 = (float)(1 - a->beta2);
+    const struct adamw_factors f = adamw_factors_of(a);
     bf16 *half = io->copy_n;
     for (size_t i = 0; i < a->n; i++) {
-        float g = element_get(io->g_n, i, a->gradients) * scale;
+        float g = element_get(io->g_n, i, a->gradients) * f.scale;
         float w = a->split ? split_to_f32(half[i], io->low_n[i]) : io->w_n[i];
-        float m = fmaf(new1, g, beta1 * element_get(io->m_n, i, a->moments));
-        float v = fmaf(new2 * g, g, beta2 * element_get(io->v_n, i, a->moments));
-        w = fmaf(keep, w, -(rate * m / fmaf(sqrtf(v), root, eps)));
+        float m = fmaf(f.new1, g, f.beta1 * element_get(io->m_n, i, a->moments));
+        float v = fmaf(f.new2 * g, g, f.beta2 * element_get(io->v_n, i, a->moments));
+        w = fmaf(f.keep, w, -(f.rate * m / fmaf(sqrtf(v), f.root, f.eps)));
         element_set(io->m_n, i, a->moments, m), store_second_moment(a, io->v_n, i, v);
         if (a->split) {
             split_from_f32(w, &half[i], &io->low_n[i]);

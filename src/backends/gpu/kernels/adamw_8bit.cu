@@ -23,16 +23,6 @@ enum {
     MAX_GRID = 2048
 };
 
-struct coefficients {
-    float keep; /* 1 - lr * weight_decay */
-    float rate; /* lr / the first moment's bias correction */
-    float root; /* 1 / sqrt of the second moment's bias correction */
-    float eps;
-    float scale; /* of the gradient: the clipping factor */
-    float beta1, beta2;
-    float new1, new2; /* 1 - beta1, 1 - beta2 */
-};
-
 struct buffers {
     size_t n;
     float *w;
@@ -218,7 +208,7 @@ static __device__ __forceinline__ void quantize(const struct shared_map *map,
 
 /* The explicit FMAs of the reference, so that both round to the same codes. */
 template <bool WIDE, typename G, typename T, bool SPLIT>
-static __device__ void update_block(const struct coefficients &r, const struct buffers &b,
+static __device__ void update_block(const struct adamw_factors &r, const struct buffers &b,
                                     const struct shared_map *maps, size_t block, int count)
 {
     const size_t at = block * BLOCKWISE_BLOCK + threadIdx.x % LANES * WIDTH;
@@ -244,7 +234,7 @@ static __device__ void update_block(const struct coefficients &r, const struct b
 /* G: type of the gradients.  ALIGNED: every buffer is aligned to 16 bytes. */
 template <bool ALIGNED, typename G, typename T, bool SPLIT>
 __global__ static void __launch_bounds__(BLOCK)
-    adamw_8bit_kernel(struct coefficients r, struct buffers b)
+    adamw_8bit_kernel(struct adamw_factors r, struct buffers b)
 {
     __shared__ struct shared_map maps[2];
     fill_map<true>(&maps[0]), fill_map<false>(&maps[1]);
@@ -265,7 +255,7 @@ __global__ static void __launch_bounds__(BLOCK)
 }
 
 template <typename G, typename T, bool SPLIT>
-static enum status launch_adamw_8bit(const struct coefficients &r, const struct buffers &b,
+static enum status launch_adamw_8bit(const struct adamw_factors &r, const struct buffers &b,
                                      struct queue *queue)
 {
     const size_t needed = ceil_div(b.n, (size_t)OWNERS * BLOCKWISE_BLOCK);
@@ -279,7 +269,7 @@ static enum status launch_adamw_8bit(const struct coefficients &r, const struct 
 }
 
 template <typename G>
-static enum status launch_by_weights(const struct adamw *a, const struct coefficients &r,
+static enum status launch_by_weights(const struct adamw *a, const struct adamw_factors &r,
                                      const struct buffers &b, struct queue *queue)
 {
     if (a->split) return launch_adamw_8bit<G, bf16, true>(r, b, queue);
@@ -292,13 +282,7 @@ extern "C" enum status GPU_NAME(adamw_8bit)(const struct adamw_8bit *op,
 {
     const struct adamw *a = &op->adamw;
     if (queue->sizing || !a->n) return STATUS_OK;
-    struct coefficients r = {};
-    r.keep = (float)(1 - a->lr * a->weight_decay);
-    r.rate = (float)(a->lr / (1 - pow(a->beta1, (double)a->step)));
-    r.root = (float)(1 / sqrt(1 - pow(a->beta2, (double)a->step)));
-    r.eps = (float)a->eps, r.scale = (float)a->scale;
-    r.beta1 = (float)a->beta1, r.beta2 = (float)a->beta2;
-    r.new1 = (float)(1 - a->beta1), r.new2 = (float)(1 - a->beta2);
+    const struct adamw_factors r = adamw_factors_of(a);
     struct buffers b = {a->n,        io->w_n, io->m_n,    io->v_n,  io->m_scale,
                         io->v_scale, io->g_n, io->copy_n, io->low_n};
     return a->gradients == F32 ? launch_by_weights<float>(a, r, b, queue)

@@ -129,17 +129,12 @@ extern "C" enum status GPU_NAME(sum_squares)(const struct sum_squares *a,
 
 /* What all parts of an AdamW call have in common. */
 struct adamw_coefficients {
-    float root; /* 1 / sqrt of the second moment's bias correction */
-    float eps;
-    float scale; /* of the gradient: the clipping factor */
-    float beta1, beta2;
-    float new1, new2;    /* 1 - beta1, 1 - beta2 */
-    uint64_t seed, step; /* of stochastic rounding */
+    struct adamw_factors f; /* but `keep` and `rate`, which are each kind's */
+    uint64_t seed, step;    /* of stochastic rounding */
 };
 /* What parts have that are of one kind. */
 struct adamw_kind {
-    float decay_factor; /* 1 - lr * weight_decay */
-    float rate;         /* lr / the first moment's bias correction */
+    float keep, rate; /* of struct adamw_factors */
     uint64_t run, stride;
 };
 /* A part is split into chunks, of which the last has `tail` elements. */
@@ -213,7 +208,8 @@ static __device__ void adamw_step(const struct adamw_coefficients &r, const stru
                                   const struct adamw_place &p)
 {
     const size_t at = p.at;
-    const float decay_factor = p.kind->decay_factor, rate = p.kind->rate;
+    const struct adamw_factors &f = r.f;
+    const float keep = p.kind->keep, rate = p.kind->rate;
     float w[WIDTH], m[WIDTH], v[WIDTH], grad[WIDTH];
     M *m_n = (M *)b.m, *v_n = (M *)b.v;
     if constexpr (SPLIT)
@@ -222,10 +218,10 @@ static __device__ void adamw_step(const struct adamw_coefficients &r, const stru
         load<WIDTH>(b.w + at, w);
     load<WIDTH>(m_n + at, m), load<WIDTH>(v_n + at, v), load<WIDTH>((const G *)b.g + at, grad);
     for (int i = 0; i < WIDTH; i++) {
-        float g = grad[i] * r.scale;
-        m[i] = fmaf(r.new1, g, r.beta1 * m[i]);
-        v[i] = fmaf(r.new2 * g, g, r.beta2 * v[i]);
-        w[i] = fmaf(decay_factor, w[i], -(rate * m[i] / fmaf(sqrtf(v[i]), r.root, r.eps)));
+        float g = grad[i] * f.scale;
+        m[i] = fmaf(f.new1, g, f.beta1 * m[i]);
+        v[i] = fmaf(f.new2 * g, g, f.beta2 * v[i]);
+        w[i] = fmaf(keep, w[i], -(rate * m[i] / fmaf(sqrtf(v[i]), f.root, f.eps)));
     }
     store<WIDTH>(m, m_n + at);
     store_second_moments<WIDTH>(r, p, v, v_n);
@@ -321,10 +317,12 @@ static unsigned find_kind(struct adamw_table *t, const struct adamw_kind &kind)
 }
 
 /* Returns false if the table has no room for the part. */
-static bool add_part(struct adamw_table *t, const struct adamw_part &p, double bias_correction1)
+static bool add_part(struct adamw_table *t, const struct adamw &all, const struct adamw_part &p)
 {
-    struct adamw_kind kind = {(float)(1 - p.lr * p.weight_decay), (float)(p.lr / bias_correction1),
-                              p.run, p.stride};
+    struct adamw a = all;
+    a.lr = p.lr, a.weight_decay = p.weight_decay;
+    const struct adamw_factors f = adamw_factors_of(&a);
+    struct adamw_kind kind = {f.keep, f.rate, p.run, p.stride};
     size_t chunks = ceil_div(p.count, ADAMW_CHUNK);
     if (!p.count) return true;
     unsigned index = t->num_parts < ADAMW_MAX_PARTS ? find_kind(t, kind) : (unsigned)MAX_KINDS;
@@ -350,22 +348,16 @@ extern "C" enum status GPU_NAME(adamw)(const struct adamw *a, const struct adamw
                                        struct queue *queue)
 {
     if (queue->sizing || !a->n) return STATUS_OK;
-    double bias_correction1 = 1 - pow(a->beta1, (double)a->step);
-    double bias_correction2 = 1 - pow(a->beta2, (double)a->step);
-    struct adamw_coefficients r = {};
-    r.root = (float)(1 / sqrt(bias_correction2)), r.eps = (float)a->eps, r.scale = (float)a->scale;
-    r.beta1 = (float)a->beta1, r.beta2 = (float)a->beta2;
-    r.new1 = (float)(1 - a->beta1), r.new2 = (float)(1 - a->beta2);
-    r.seed = a->seed, r.step = (uint64_t)a->step;
+    const struct adamw_coefficients r = {adamw_factors_of(a), a->seed, (uint64_t)a->step};
     const struct adamw_buffers b = {io->w_n, io->m_n, io->v_n, io->g_n, io->copy_n, io->low_n};
     const struct adamw_part whole = {0,           a->n,   a->lr,    a->weight_decay,
                                      a->position, a->run, a->stride};
     struct adamw_table t = {};
     for (int i = 0; i < (a->num_parts ? a->num_parts : 1); i++) {
         const struct adamw_part &p = a->num_parts ? a->parts[i] : whole;
-        if (add_part(&t, p, bias_correction1)) continue;
+        if (add_part(&t, *a, p)) continue;
         TRY(update_parts(a, r, &t, b, queue));
-        add_part(&t, p, bias_correction1);
+        add_part(&t, *a, p);
     }
     TRY(update_parts(a, r, &t, b, queue));
     return STATUS_OK;
