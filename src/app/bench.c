@@ -202,7 +202,7 @@ static double sum_alone(const struct bench *b)
     return sum;
 }
 
-/* Time of a step's GEMMs with the autotuned tile_configs over that with the default, from each
+/* Time of a step's GEMMs with the autotuned blockings over that with the default, from each
  * GEMM's median ratio; 0: not tuned. */
 static double tuned_ratio(const struct bench *b)
 {

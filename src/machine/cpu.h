@@ -12,7 +12,7 @@ enum status cpu_machine_open(struct machine *m, const struct device_config *c, i
 void cpu_machine_close(struct machine *m);
 /* See machine_tune; the results are saved to `path`. */
 void cpu_machine_tune(const struct machine *m, const char *path);
-/* Selects the autotuned tile_config of each GEMM shape, or the default, as without machine_tune. */
+/* Selects the autotuned blocking of each GEMM shape, or the default, as without machine_tune. */
 void cpu_machine_use_tuning(const struct machine *m, bool use);
 
 /* Appends the ISAs that this program has kernels for and this processor supports, weakest first:

@@ -85,7 +85,7 @@ static double call_timer_ceiling(const struct call_timer *a, enum op_bound bound
 
 static void evict_caches(const struct call_timer *a) { call_timer_ceiling(a, BOUND_READ); }
 
-/* One call with the default tile_config instead of the autotuned one. */
+/* One call with the default blocking instead of the autotuned one. */
 static enum status time_default(double *seconds, const struct op_call *call, void *const *buffers,
                                 const struct call_timer *a)
 {
@@ -197,7 +197,7 @@ enum status cpu_bench_autotune(const struct cpu_bench *b)
 enum status cpu_bench_operations(const struct cpu_bench *b, struct call_timing *timings)
 {
     struct call_timer half = call_timer_make(b, BF16), f32 = call_timer_make(b, F32);
-    f32.tuned = false; /* f32 GEMMs are not tuned and have no tile_config */
+    f32.tuned = false; /* f32 GEMMs are not tuned and have no blocking to choose */
     for (size_t i = 0; i < b->calls->count; i++) {
         const struct op_call *call = &b->calls->calls[i].call;
         struct op_work w;

@@ -53,16 +53,16 @@ struct cpu_bench {
 struct call_timing {
     double seconds, rate;   /* alone: the median, with cold caches; FLOP/s or bytes/s */
     double share;           /* of the ceiling */
-    double tuned;           /* time of the autotuned tile_config over the default one: the median
+    double tuned;           /* time of the autotuned blocking over the default one: the median
                                of per-round ratios; 0: not tuned */
-    double default_seconds; /* the median with the default tile_config; 0: not tuned */
+    double default_seconds; /* the median with the default blocking; 0: not tuned */
     double step_seconds;    /* all its calls in a step; the mean of the steps */
 };
 
-/* Runs every call as a sizing pass, which makes the tuner choose each GEMM's tile_config. */
+/* Runs every call as a sizing pass, which makes the tuner choose each GEMM's blocking. */
 enum status cpu_bench_autotune(const struct cpu_bench *b);
 /* Times each call alone.  `timings`, one for each of b->calls, get all fields except step_seconds;
- * with device.tune_gemm, GEMMs alternate with the default tile_config.  Leaves the queue's scratch
+ * with device.tune_gemm, GEMMs alternate with the default blocking.  Leaves the queue's scratch
  * empty.  MEMORY: for the buffers. */
 enum status cpu_bench_operations(const struct cpu_bench *b, struct call_timing *timings);
 
