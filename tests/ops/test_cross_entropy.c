@@ -72,11 +72,11 @@ OPS_TEST(scale_of_the_gradient_may_be_in_memory)
     }
 }
 
-/* With a log-sum-exp below -1 / (2 z_loss) the z-loss makes the softmax's factor negative: 64 rows,
+/* With a log-sum-exp below -1 / (2 z_loss) the z-loss makes the softmax's factor negative: 96 rows,
  * packed or not.  Logits are -4, so that lse = log(V) - 4, and the factor 1 + 2 (log(V) - 4). */
 OPS_TEST(z_loss_pushes_a_small_log_sum_exp_up)
 {
-    enum { N = 64, V = 32 };
+    enum { N = 96, V = 32 };
     for (int d = 0; d < 2 * DTYPE_COUNT; d++) {
         enum dtype dtype = d % 2 ? BF16 : F32;
         struct cross_entropy c = {
@@ -102,7 +102,7 @@ OPS_TEST(z_loss_pushes_a_small_log_sum_exp_up)
             rows_with_label += got < 0, zeros += got == 0;
             if (got < 0) CHECK_NEAR(got, want, 0.01 * fabs(want));
         }
-        CHECK(rows_with_label == 42 * V && zeros == 22 * V);
+        CHECK(rows_with_label == 64 * V && zeros == 32 * V);
         free(x);
     }
 }
@@ -486,6 +486,31 @@ OPS_TEST(nan_logit_propagates_to_the_loss)
             RIG_RUN(cross_entropy(table ? rig_fast() : &ops_cpu_reference, &c, &io, rig_queue()));
             CHECK(isnan(loss));
         }
+}
+
+/* Packed or not: a panel of 32 rows has the same elements in both layouts.  The first has labels;
+ * all logits of the others are not finite. */
+OPS_TEST(ignored_tokens_have_no_gradient_whatever_their_logits)
+{
+    enum { N = 128, V = 160, PANEL_ELEMENTS = 32 * V };
+    static const float bad[] = {0, NAN, INFINITY, -INFINITY};
+    for (int d = 0; d < 2 * DTYPE_COUNT; d++) {
+        enum dtype dtype = d % 2 ? BF16 : F32;
+        struct cross_entropy c = {.N = N, .V = V, .dtype = dtype, .scale = 1, .gradient = true};
+        void *x = rig_random(3, N * V, dtype);
+        float loss[N];
+        int32_t labels[N];
+        c.is_packed = d / 2;
+        for (int n = 0; n < N; n++) labels[n] = n < 32 ? n : LABEL_IGNORED;
+        for (size_t i = PANEL_ELEMENTS; i < N * V; i++)
+            element_set(x, i, dtype, bad[i / PANEL_ELEMENTS]);
+        struct cross_entropy_io io = {.logits_NV = x, .labels_N = labels, .loss_N = loss};
+        RIG_RUN(cross_entropy(rig_fast(), &c, &io, rig_queue()));
+        for (size_t i = 0; i < N * V; i++)
+            CHECK((element_get(x, i, dtype) == 0) == (i >= PANEL_ELEMENTS));
+        for (int n = 32; n < N; n++) CHECK(loss[n] == 0);
+        free(x);
+    }
 }
 
 OPS_TEST(online_softmax_is_exact_when_the_max_rises_late)

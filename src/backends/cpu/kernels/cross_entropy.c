@@ -216,12 +216,11 @@ static inline void negate_row(struct logit_rows k, size_t i)
     }
 }
 
-/* The gradient of the padding. */
-static inline void zero_padding(struct logit_rows k)
+/* Zeros the gradients of row i from column v on. */
+static inline void zero_row(struct logit_rows k, size_t i, size_t v)
 {
-    for (size_t i = 0; i < k.rows; i++)
-        for (size_t v = (size_t)k.a->V; v < (size_t)cross_entropy_row(k.a); v++)
-            vector_set(k.logits, logit_offset(k, i, v), k.dtype, 1, vector_broadcast(0));
+    for (; v < (size_t)cross_entropy_row(k.a); v++)
+        vector_set(k.logits, logit_offset(k, i, v), k.dtype, 1, vector_broadcast(0));
 }
 
 /* The label's logit if this rank has it, else -inf. */
@@ -250,9 +249,12 @@ static inline void gradients(struct logit_rows k, const struct cross_entropy_io 
         label_logit[i] = label_logit_of(k, i, labels[i]);
     }
     softmax_gradients(k, scales);
-    for (size_t i = 0; i < k.rows; i++)
+    for (size_t i = 0; i < k.rows; i++) {
+        /* 0 times the exponential of a logit that is not finite is NaN */
+        bool zero = labels[i] == LABEL_IGNORED && !isfinite(lse[i]);
         if (scale[i] < 0) negate_row(k, i);
-    zero_padding(k);
+        zero_row(k, i, zero ? 0 : (size_t)k.a->V);
+    }
     for (size_t i = 0; i < k.rows; i++) {
         if (!cross_entropy_has_label(k.a, labels[i])) continue;
         size_t at = logit_offset(k, i, (size_t)(labels[i] - k.a->first));
