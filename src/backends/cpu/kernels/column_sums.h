@@ -8,7 +8,10 @@
 #include "backends/cpu/kernels/vector.h"
 #include "tensor/queue.h"
 
-enum { ROWS_PER_PART = 64 }; /* rows of one partial sum */
+enum {
+    ROWS_PER_PART = 64,   /* rows of one partial sum */
+    COLUMNS_PER_TASK = 64 /* whose partial sums a thread adds; whole pairs of registers */
+};
 
 struct column_sums {
     size_t N, D;      /* rows, columns */
@@ -35,8 +38,12 @@ static inline enum status column_sums(const struct column_sums *a, float *sum_D,
         a->add_rows(a->context, begin, begin + (left < ROWS_PER_PART ? left : ROWS_PER_PART), part);
     }
     if (!sum_D) return STATUS_OK;
-    for (size_t group = 1; group < groups; group++)
-        for (size_t d = 0; d < D; d++) parts[d] += parts[group * D + d];
-    for (size_t d = 0; d < D; d++) sum_D[d] += parts[vectors_index(a->dtype, d, D)];
+#pragma omp parallel for schedule(static) num_threads(queue->num_threads) if (D > COLUMNS_PER_TASK)
+    for (size_t begin = 0; begin < D; begin += COLUMNS_PER_TASK) {
+        size_t end = D - begin < COLUMNS_PER_TASK ? D : begin + COLUMNS_PER_TASK;
+        for (size_t group = 1; group < groups; group++)
+            for (size_t d = begin; d < end; d++) parts[d] += parts[group * D + d];
+        for (size_t d = begin; d < end; d++) sum_D[d] += parts[vectors_index(a->dtype, d, D)];
+    }
     return STATUS_OK;
 }
