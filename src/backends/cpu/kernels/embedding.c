@@ -1,3 +1,5 @@
+/* embedding.c (cpu) -- copies rows.  Backward: threads own columns, 64 at a time, so narrow rows
+ * leave threads idle. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/embedding.h"
 #include "backends/cpu/kernels/kernels.h"

@@ -1,4 +1,4 @@
-/* Each thread converts eight elements; a block stays within one row. */
+/* cast.cu -- each thread converts eight elements; a block stays within one row. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/kernels/kernel.h"
 

@@ -1,3 +1,4 @@
+/* context.cu -- a thread per query. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/kernels/kernel.h"
 
