@@ -43,7 +43,7 @@ template <bool SIGNED> static __device__ float map_value(int code)
     const int zero = SIGNED ? 127 : 0, offset = code < zero ? zero - code : code - zero;
     if (offset == 0) return 0;
     if (code == CODES - 1) return 1;
-    const double powers[BLOCKWISE_DECADES] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
+    static const double powers[BLOCKWISE_DECADES] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
     const int first = SIGNED ? 1 : 2, index = SIGNED ? offset : offset + 1; /* cells + cell */
     int decade = 0;
     while (decade < BLOCKWISE_DECADES - 1 && index >= first << (decade + 1)) decade++;
@@ -157,8 +157,8 @@ static __device__ void store_weights(const float (&w)[WIDTH], const struct buffe
         if constexpr (WIDE) {
             store_bits<WIDTH>(half, (bf16 *)b.copy + at), store_bits<WIDTH>(low, b.low + at);
         } else {
-            for (int i = 0; i < count; i++)
-                ((bf16 *)b.copy)[at + i] = half[i], b.low[at + i] = low[i];
+            for (int i = 0; i < WIDTH; i++)
+                if (i < count) ((bf16 *)b.copy)[at + i] = half[i], b.low[at + i] = low[i];
         }
     } else {
         store_lane<WIDE>(w, count, b.w + at);
