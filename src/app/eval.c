@@ -207,13 +207,6 @@ out:
     return st;
 }
 
-/* The row length the model was trained with; a plain Hugging Face folder only has its maximum. */
-static int64_t row_length(const struct loaded_model *l)
-{
-    int64_t seq_len = l->config.training.seq_len, max = l->shape.max_context;
-    return max > 0 && max < seq_len ? max : seq_len;
-}
-
 static const char usage[] =
     "eval MODEL (DATA | --task FILE ...) [--ranks N] [section.key=value ...]\n\n"
     "Loss of a model on DATA (.txt, .jsonl, .jsonl.gz, .jsonl.zst, .parquet, .arrow, .npy,\n"
@@ -378,7 +371,7 @@ enum status command_eval(int argc, char **argv)
     TRY_OUT(machine_join(&e.loaded.machine));
     TRY_OUT(loaded_model_open(&e.loaded, &o));
     TRY_OUT(hub_fetch(source.path, HUB_DATA, &e.loaded.machine.world));
-    if (!seq_len) seq_len = row_length(&e.loaded);
+    if (!seq_len) seq_len = e.loaded.config.training.seq_len;
     e.rows = (int)rows;
     if (has_column) TRY_OUT(comm_agree(&e.loaded.machine.world, source_check_column(&source)));
     b->source = &source, b->ngram_column = column, b->config = &e.loaded.config;

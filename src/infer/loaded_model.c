@@ -108,13 +108,15 @@ static bool folder_is_float32(const char *folder)
 static enum status open_config(struct loaded_model *l, const struct loaded_model_options *o)
 {
     char *toml = file_join(l->folder, "config.toml");
-    bool is_own = file_exists(toml);
-    enum status st = config_load(&l->config, is_own ? toml : NULL, o->settings, o->num_settings);
+    l->has_config = file_exists(toml);
+    enum status st =
+        config_load(&l->config, l->has_config ? toml : NULL, o->settings, o->num_settings);
     free(toml);
     l->config_is_open = true;
     TRY(st); /* keys that do not exist, first */
     TRY(check_settings(o));
-    if (!is_own && !sets(o, "training.mixed_precision_param") && folder_is_float32(l->folder))
+    if (!l->has_config && !sets(o, "training.mixed_precision_param") &&
+        folder_is_float32(l->folder))
         l->config.training.mixed_precision_param = COMPUTE_DTYPE_float32;
     struct text objective = {0};
     st = objective_resolve(&l->config, l->folder, NULL, &objective);
@@ -227,14 +229,23 @@ static enum status compare_tokenizers(const struct loaded_model *l, const char *
     return STATUS_OK;
 }
 
+/* A folder without config.toml only names the longest row that the model supports. */
+static void limit_rows(struct loaded_model *l, const struct loaded_model_options *o)
+{
+    int64_t *seq_len = &l->config.training.seq_len, longest = l->shape.max_context;
+    if (l->has_config || sets(o, "training.seq_len")) return;
+    if (longest > 0 && longest < *seq_len) *seq_len = longest;
+}
+
 /* Opens the tokenizer and reads the shape; checks that they match each other and the mesh. */
-static enum status open_shape(struct loaded_model *l, const char *tokenizer)
+static enum status open_shape(struct loaded_model *l, const struct loaded_model_options *o)
 {
     const struct mesh *mesh = &l->machine.mesh;
-    const char *path = tokenizer[0] ? tokenizer : l->folder;
+    const char *tokenizer = o->tokenizer, *path = tokenizer[0] ? tokenizer : l->folder;
     if (tokenizer[0] || tokenizer_is_in(path))
         TRY(tokenizer_open(&l->tokenizer, path, &l->config.tokenizer));
     TRY(checkpoint_read_shape(l->folder, &l->shape));
+    limit_rows(l, o);
     if (l->tokenizer && tokenizer_vocab_size(l->tokenizer) > l->shape.V)
         FAIL(CONFIG, "%s: the tokenizer has %d tokens, but the model's vocabulary only %d",
              tokenizer_path(l->tokenizer), tokenizer_vocab_size(l->tokenizer), l->shape.V);
@@ -324,7 +335,7 @@ enum status loaded_model_open(struct loaded_model *l, const struct loaded_model_
     TRY(open_machine(l, requests_layout(o->settings, o->num_settings)));
     TRY(comm_agree(world, apply_stage(l, o)));
     TRY(hub_fetch(o->tokenizer, HUB_TOKENIZER, world));
-    TRY(comm_agree(world, open_shape(l, o->tokenizer)));
+    TRY(comm_agree(world, open_shape(l, o)));
     int max_tokens = o->max_tokens < 0 ? l->shape.max_context : o->max_tokens;
     if (max_tokens <= 0) max_tokens = (int)l->config.training.seq_len;
     TRY(comm_agree(world, open_model(l, max_tokens)));

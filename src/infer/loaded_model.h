@@ -19,7 +19,8 @@
 struct loaded_model {
     char *folder;                /* the folder that the weights were read from; owned */
     struct config config;        /* the run's config.toml, if any, with the settings on top; rows
-                                    and mask are those of the data stage of its last step */
+                                    and mask are those of the data stage of its last step.  Without
+                                    a config.toml rows are not longer than shape.max_context */
     struct tokenizer *tokenizer; /* NULL: the folder has none (trained on token IDs) */
     struct machine machine;
     struct model_shape shape; /* of the whole model */
@@ -30,7 +31,7 @@ struct loaded_model {
     void *weights;     /* this rank's shard of every FSDP unit */
     struct arena run;  /* weights, RoPE tables */
     struct arena step; /* activations of a forward pass; sized by loaded_model_alloc_step */
-    bool config_is_open;
+    bool config_is_open, has_config; /* has_config: the folder has a config.toml */
 };
 
 /* The folder of weights that `path` stands for: itself, or the newest checkpoint of a run (ours or

@@ -74,28 +74,35 @@ static double loss_of(const struct text *out)
     return strtod(loss + strlen("\"loss\": "), NULL);
 }
 
+/* Trains with `settings`, and validates on `corpus`; `eval` must compute the same loss. */
+static void check_eval(const char *config, const char *dump, const char *corpus,
+                       const char *settings, double tolerance)
+{
+    struct text all = {0}, out = {0};
+    text_addf(&all,
+              "%s validation.enable=true validation.dataset_path=%s "
+              "training.mixed_precision_param=float32",
+              settings, corpus);
+    CHECK(runs_train(config, dump, all.data, NULL) == 0);
+    CHECK(LLAMERO(&out, NULL, "eval", dump, corpus, "--json") == 0);
+    CHECK_NEAR(loss_of(&out), runs_metric(dump, "validation_loss"), tolerance);
+    text_release(&all), text_release(&out);
+}
+
 /* Masks depend on the seed, which is debug.seed unless data.seed is set. */
 TEST(eval_of_a_masked_or_diffusion_model_gives_the_validation_loss_of_its_run)
 {
-    static const char *const objectives[] = {"masked", "diffusion"};
     const char *folder = test_folder(), *config = test_path(folder, "c.toml");
     const char *corpus = test_path(folder, "c.txt");
-    struct text settings = {0}, out = {0};
     runs_write_corpus(corpus, 20000);
     runs_write_config(config, corpus);
-    for (int i = 0; i < 2; i++) {
-        const char *dump = test_path(folder, objectives[i]);
-        text_clear(&settings), text_clear(&out);
-        text_addf(&settings,
-                  "training.steps=2 objective.name=%s objective.mask_token=<|mask|> debug.seed=5 "
-                  "validation.enable=true validation.dataset_path=%s "
-                  "training.mixed_precision_param=float32",
-                  objectives[i], corpus);
-        CHECK(runs_train(config, dump, settings.data, NULL) == 0);
-        CHECK(LLAMERO(&out, NULL, "eval", dump, corpus, "--json") == 0);
-        CHECK_NEAR(loss_of(&out), runs_metric(dump, "validation_loss"), 1e-5);
-    }
-    text_release(&settings), text_release(&out);
+    check_eval(config, test_path(folder, "masked"), corpus,
+               "training.steps=2 objective.name=masked objective.mask_token=<|mask|> debug.seed=5",
+               1e-5);
+    check_eval(config, test_path(folder, "diffusion"), corpus,
+               "training.steps=2 objective.name=diffusion objective.mask_token=<|mask|> "
+               "debug.seed=5",
+               1e-5);
 }
 
 /* 2 steps are the first stage, and 4 end in the second. */
@@ -103,22 +110,34 @@ TEST(eval_has_the_rows_and_the_mask_of_the_data_stage_that_a_run_ended_in)
 {
     const char *folder = test_folder(), *config = test_path(folder, "c.toml");
     const char *corpus = test_path(folder, "c.jsonl");
-    struct text settings = {0}, out = {0};
     runs_write_corpus(corpus, 20000);
     runs_write_config(config, corpus);
-    for (int steps = 2; steps <= 4; steps += 2) {
-        const char *dump = test_path(folder, steps == 2 ? "first" : "second");
-        text_clear(&settings), text_clear(&out);
-        text_addf(&settings,
-                  "training.steps=%d validation.enable=true validation.dataset_path=%s "
-                  "training.mixed_precision_param=float32 data.stage.0.at_step=2 "
-                  "data.stage.0.seq_len=64 data.stage.0.attn_mask_type=block_causal",
-                  steps, corpus);
-        CHECK(runs_train(config, dump, settings.data, NULL) == 0);
-        CHECK(LLAMERO(&out, NULL, "eval", dump, corpus, "--json") == 0);
-        CHECK_NEAR(loss_of(&out), runs_metric(dump, "validation_loss"), 1e-6);
-    }
-    text_release(&settings), text_release(&out);
+#define STAGES                                                                                     \
+    " data.stage.0.at_step=2 data.stage.0.seq_len=64 data.stage.0.attn_mask_type=block_causal"
+    check_eval(config, test_path(folder, "first"), corpus, "training.steps=2" STAGES, 1e-6);
+    check_eval(config, test_path(folder, "second"), corpus, "training.steps=4" STAGES, 1e-6);
+#undef STAGES
+}
+
+/* The angles of dynamic RoPE depend on the length of the rows, which may exceed the context that
+ * config.json names: 16 here, and 32 scaled.  An exported folder does not say that they did. */
+TEST(eval_has_the_rows_of_a_run_with_dynamic_rope_and_those_of_the_context_without_a_run)
+{
+    const char *folder = test_folder(), *config = test_path(folder, "c.toml");
+    const char *corpus = test_path(folder, "c.txt"), *dump = test_path(folder, "run");
+    const char *model = test_path(folder, "model");
+    struct text out = {0}, same = {0};
+    runs_write_corpus(corpus, 20000);
+    runs_write_config(config, corpus);
+    check_eval(config, dump, corpus,
+               "training.steps=2 training.seq_len=64 model.max_context=16 "
+               "model.rope_scaling=dynamic model.rope_factor=2",
+               1e-6);
+    CHECK(LLAMERO(NULL, NULL, "convert", dump, model) == 0);
+    CHECK(LLAMERO(&out, NULL, "eval", model, corpus, "--json") == 0);
+    CHECK(LLAMERO(&same, NULL, "eval", model, corpus, "--json", "--seq-len", "32") == 0);
+    CHECK(loss_of(&out) == loss_of(&same));
+    text_release(&out), text_release(&same);
 }
 
 TEST(flags_and_settings_that_eval_does_not_use_are_refused)
