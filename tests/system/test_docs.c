@@ -141,9 +141,16 @@ static void try_command(struct trial *t, const struct page_item *item)
 
 static void try_explain(struct trial *t, const struct page_item *item, const char *key)
 {
-    struct text err = {0};
-    if (LLAMERO(NULL, &err, "config", "explain", key)) add_finding(t, item, err.data);
-    text_release(&err);
+    static struct text known; /* valid keys, each between spaces; never released */
+    struct text err = {0}, word = {0};
+    text_addf(&word, " %s ", key);
+    if (!known.len || !strstr(known.data, word.data)) {
+        if (LLAMERO(NULL, &err, "config", "explain", key))
+            add_finding(t, item, err.data);
+        else
+            text_adds(&known, word.data);
+    }
+    text_release(&err), text_release(&word);
 }
 
 /* The length of the option name section.key at the start of a word; 0: none. */
