@@ -92,8 +92,8 @@ TEST(plan_is_within_five_percent_of_the_measured_peak)
 
 #define RANKED                                                                                     \
     "device.threads=1 training.seq_len=512 training.local_batch_size=1 "                           \
-    "training.global_batch_size=4 model.vocab_size=264 model.n_layers=4 " WIDE
-#define FSDP   "parallelism.data_parallel_shard_degree=2 "
+    "training.global_batch_size=2 model.vocab_size=264 model.n_layers=4 " WIDE
+#define FSDP   "parallelism.data_parallel_shard_degree=2 training.global_batch_size=4 "
 #define DDP    "parallelism.data_parallel_replicate_degree=2 "
 #define ZERO1  "parallelism.fsdp_shard_gradients=false "
 #define CP     "parallelism.context_parallel_degree=2 "
