@@ -32,35 +32,50 @@ enum { PORT_CHECK_COLLECTIVES = 0 };
 #define PORT_PROCESSOR "another processor"
 #endif
 
-/* CRC-32C with the CPU's own instruction, over the inverted remainder.  False: the CPU has none,
- * and *crc is unchanged. */
+/* The CPU's instruction for CRC-32C, over the inverted remainder.  Only functions that are marked
+ * PORT_CRC32C_TARGET call it, where port_has_crc32c. */
 #if defined(__x86_64__)
 #include <immintrin.h>
-
-__attribute__((target("sse4.2"))) static inline void
-port_crc32c_sse42(uint32_t *crc, const unsigned char *at, size_t len)
+#define PORT_CRC32C_TARGET __attribute__((target("sse4.2")))
+static inline bool port_has_crc32c(void) { return __builtin_cpu_supports("sse4.2"); }
+PORT_CRC32C_TARGET static inline uint32_t port_crc32c_word(uint32_t crc, uint64_t word)
 {
-    uint64_t wide = *crc;
-    for (; len >= 8; at += 8, len -= 8) {
-        uint64_t word;
-        memcpy(&word, at, 8);
-        wide = _mm_crc32_u64(wide, word);
-    }
-    *crc = (uint32_t)wide;
-    for (; len; len--) *crc = _mm_crc32_u8(*crc, *at++);
+    return (uint32_t)_mm_crc32_u64(crc, word);
 }
-
-static inline bool port_crc32c(uint32_t *crc, const unsigned char *at, size_t len)
+PORT_CRC32C_TARGET static inline uint32_t port_crc32c_byte(uint32_t crc, unsigned char byte)
 {
-    if (!__builtin_cpu_supports("sse4.2")) return false;
-    port_crc32c_sse42(crc, at, len);
-    return true;
+    return _mm_crc32_u8(crc, byte);
+}
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+#define PORT_CRC32C_TARGET
+static inline bool port_has_crc32c(void)
+{
+    enum { CRC32 = 1 << 7 }; /* HWCAP_CRC32 of <asm/hwcap.h> */
+    return getauxval(AT_HWCAP) & CRC32;
+}
+static inline uint32_t port_crc32c_word(uint32_t crc, uint64_t word)
+{
+    __asm__(".arch_extension crc\n\tcrc32cx %w0, %w0, %x1" : "+r"(crc) : "r"(word));
+    return crc;
+}
+static inline uint32_t port_crc32c_byte(uint32_t crc, unsigned char byte)
+{
+    __asm__(".arch_extension crc\n\tcrc32cb %w0, %w0, %w1" : "+r"(crc) : "r"(byte));
+    return crc;
 }
 #else
-static inline bool port_crc32c(uint32_t *crc, const unsigned char *at, size_t len)
+#define PORT_CRC32C_TARGET
+static inline bool port_has_crc32c(void) { return false; }
+static inline uint32_t port_crc32c_word(uint32_t crc, uint64_t word)
 {
-    (void)crc, (void)at, (void)len;
-    return false;
+    (void)word;
+    return crc;
+}
+static inline uint32_t port_crc32c_byte(uint32_t crc, unsigned char byte)
+{
+    (void)byte;
+    return crc;
 }
 #endif
 
