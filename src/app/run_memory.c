@@ -76,14 +76,22 @@ struct host_bytes {
     size_t program, data, checkpoint;
 };
 
-static struct host_bytes host_bytes_of(const struct config *c, size_t data, int ranks)
+/* Whether a save reads f32 from host memory: of the state, or of its copy. */
+static bool saves_plain_f32(const struct config *c, bool on_gpu)
+{
+    return !optim_uses_split_weights(&c->optimizer) && optim_moment_dtype(&c->optimizer) == F32 &&
+           (!on_gpu || c->checkpoint.async_mode != ASYNC_disabled);
+}
+
+static struct host_bytes host_bytes_of(const struct run_memory *m, const struct config *c,
+                                       size_t data, int ranks)
 {
     enum { MPI_BYTES = 10 << 20 }; /* that a rank's MPI library allocates, about: Open MPI's */
     bool saves = c->checkpoint.enable && !c->checkpoint.load_only;
-    return (struct host_bytes){.program =
-                                   (size_t)memory_resident_bytes() + (ranks > 1 ? MPI_BYTES : 0),
-                               .data = data,
-                               .checkpoint = saves ? checkpoint_save_bytes(ranks) : 0};
+    return (struct host_bytes){
+        .program = (size_t)memory_resident_bytes() + (ranks > 1 ? MPI_BYTES : 0),
+        .data = data,
+        .checkpoint = saves ? checkpoint_save_bytes(ranks, saves_plain_f32(c, is_gpu(m))) : 0};
 }
 
 static void add_common(struct run_memory *m, const struct host_bytes *host)
@@ -155,7 +163,7 @@ enum status run_memory_plan(struct run_memory *m, const struct config *c,
 {
     TRY(plan_steps(m, c, shape, ranks));
     TRY(add_libraries(m, c));
-    const struct host_bytes host = host_bytes_of(c, data_bytes(m, c, shape->V, t), ranks);
+    const struct host_bytes host = host_bytes_of(m, c, data_bytes(m, c, shape->V, t), ranks);
     add_common(m, &host);
     find_fullest(m);
     return STATUS_OK;
@@ -171,7 +179,7 @@ enum status run_memory_open_model(struct run_memory *m, const struct planned_run
     groups_close(&m->machine.groups);
     m->machine.mesh = mesh_single_rank();
     size_t data = r->has_data_bytes ? r->data_bytes : data_bytes(m, c, r->shape->V, r->tokenizer);
-    const struct host_bytes host = host_bytes_of(c, data, r->ranks);
+    const struct host_bytes host = host_bytes_of(m, c, data, r->ranks);
     size_t bytes = host.program + host.data + host.checkpoint;
     if (is_gpu(m) && !m->gpu) TRY(queue_memory_info(m->machine.queue, &all, &used));
     *out = (struct cost_model){.machine = m->machine,

@@ -16,7 +16,7 @@
  * Memory   A synchronous save streams from the caller's buffers; an async save first copies them to
  *          the caller's `staging` buffer (staging.h).  Both need a few more megabytes to assemble
  *          files block by block (safetensors_shards.h).  Loading reads only a rank's own shard.  A
- *          load and a synchronous save copy device buffers through a few megabytes of host
+ *          load and a synchronous save copy device buffers through a few megabytes of pinned host
  *          memory. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -59,21 +59,24 @@ struct checkpoint_state {
 
 static inline struct store checkpoint_weights(const struct checkpoint_state *s)
 {
-    return (struct store){s->weights, s->low, s->low ? BF16 : F32, s->queue, NULL};
+    return (struct store){
+        .x = s->weights, .low = s->low, .dtype = s->low ? BF16 : F32, .queue = s->queue};
 }
 static inline struct store checkpoint_exp_avg(const struct checkpoint_state *s)
 {
-    return (struct store){s->exp_avg, NULL, s->moments, s->queue, s->moment_blocks};
+    return (struct store){
+        .x = s->exp_avg, .dtype = s->moments, .queue = s->queue, .blocks = s->moment_blocks};
 }
 static inline struct store checkpoint_exp_avg_sq(const struct checkpoint_state *s)
 {
     const struct store_blocks *blocks = s->moment_blocks ? s->moment_blocks + 1 : NULL;
-    return (struct store){s->exp_avg_sq, NULL, s->moments, s->queue, blocks};
+    return (struct store){
+        .x = s->exp_avg_sq, .dtype = s->moments, .queue = s->queue, .blocks = blocks};
 }
 
 static inline struct store checkpoint_ema(const struct checkpoint_state *s)
 {
-    return (struct store){s->ema, NULL, F32, s->queue, NULL};
+    return store_f32(s->ema, s->queue);
 }
 
 struct checkpointer;
@@ -91,9 +94,10 @@ struct checkpointer_options {
     const struct comm *world;
 };
 
-/* Memory of a save beyond the staging buffer, per rank: blocks of a file, and send and receive
- * buffers. */
-size_t checkpoint_save_bytes(int ranks);
+/* Memory of a save beyond the staging buffer, per rank: blocks of a file, send and receive buffers,
+ * and what elements pass through that are not f32 in host memory.  `is_plain`: all of the state is,
+ * or of its copy in the staging buffer. */
+size_t checkpoint_save_bytes(int ranks, bool is_plain);
 
 enum status checkpointer_open(struct checkpointer **out, const struct checkpointer_options *o);
 /* Waits for a pending save and for its copy, and returns the save's status, the same on all ranks.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/activity.h"
+#include "base/arena.h"
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/interop/model_files.h"
@@ -7,7 +8,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/weights_source.h"
 #include "model/value_check.h"
-#include "tensor/device.h"
+#include "tensor/element.h"
 #include "tensor/queue.h"
 
 #include <stdlib.h>
@@ -26,45 +27,61 @@ static enum status check_values(const struct tensor_origins *o, const struct sha
                                                   .value = (double)value});
 }
 
-/* Reads a run of this rank's shard into a flat buffer, and checks the values while they are in the
- * cache. */
+enum { CHUNK = 1 << 18 }; /* elements that are read at a time */
+
+/* A flat buffer that is being loaded.  `values`: f32 that a chunk passes through; NULL: it is read
+ * in place. */
+struct destination {
+    enum value_kind kind;
+    struct store store;
+    float *values;
+};
+
+/* Reads a run of this rank's shard, and checks the values while they are in the cache. */
 static enum status read_run(struct tensor_origins *o, const struct shard_run *p,
-                            enum value_kind kind, const struct store *to)
+                            const struct destination *d)
 {
-    enum { CHUNK = 1 << 18 };
-    bool direct = !to->low && to->dtype != INT8 && !queue_device_allocator(to->queue);
-    enum dtype dtype = direct ? to->dtype : F32;
-    float *staging = direct ? NULL : heap((p->count < CHUNK ? p->count : CHUNK) * sizeof *staging);
-    enum status st = STATUS_OK;
+    const struct store *to = &d->store;
+    enum dtype dtype = d->values ? F32 : to->dtype;
     for (size_t done = 0, n; done < p->count; done += n) {
         n = p->count - done < CHUNK ? p->count - done : CHUNK;
         struct shard_run part = {p->tensor, p->first + done, n, p->at + done};
-        void *x = direct ? (char *)to->x + part.at * dtype_bytes(dtype) : (void *)staging;
-        TRY_OUT(tensor_reader_read(&o->readers[p->tensor], part.first, n, dtype, x));
-        TRY_OUT(check_values(o, &part, kind, dtype, x));
-        if (!direct) TRY_OUT(store_write(to, part.at, n, staging));
+        void *x = d->values ? d->values : element(to->x, part.at, dtype);
+        TRY(tensor_reader_read(&o->readers[p->tensor], part.first, n, dtype, x));
+        TRY(check_values(o, &part, d->kind, dtype, x));
+        if (d->values) TRY(store_write(to, part.at, n, d->values));
     }
-out:
-    free(staging);
-    return st;
+    return STATUS_OK;
 }
 
-/* Fills this rank's shard of the tensors that have an origin in the files. */
+/* Fills this rank's shard of the tensors that have an origin in the files.  What a GPU copies is
+ * read into pinned memory. */
 static enum status load_buffer(struct tensor_origins *o, const struct shard *shard,
                                enum value_kind kind, struct store flat)
 {
+    const struct allocator *shared = queue_shared_allocator(flat.queue);
+    struct destination d = {.kind = kind, .store = flat};
+    struct arena memory = {0};
     struct tensor_reader *last = NULL;
+    enum status st = STATUS_OK;
+    if (shared || flat.low || flat.dtype == INT8) {
+        TRY_OUT(arena_init(&memory, CHUNK * sizeof *d.values + STORE_PINNED_BYTES, shared));
+        d.values = arena_alloc(&memory, CHUNK, sizeof *d.values);
+        d.store.pinned = arena_alloc(&memory, STORE_PINNED_BYTES, 1);
+    }
     for (size_t i = 0; i < shard->count; i++) {
         const struct shard_run *p = &shard->runs[i];
         struct tensor_reader *r = &o->readers[p->tensor];
         if (!tensor_reader_is_open(r)) continue;
         if (last && last != r) tensor_reader_close(last);
         last = r;
-        TRY(read_run(o, p, kind, &flat));
+        TRY_OUT(read_run(o, p, &d));
         activity_tick_io();
     }
     if (last) tensor_reader_close(last);
-    return STATUS_OK;
+out:
+    arena_release(&memory);
+    return st;
 }
 
 static enum status load_moment(const struct model_files *files, const struct checkpoint_state *s,
@@ -275,7 +292,6 @@ out:
 
 enum status checkpoint_check_values(const char *folder, bool moments)
 {
-    enum { CHUNK = 1 << 18 };
     struct model_files files;
     float *chunk = heap(CHUNK * sizeof *chunk);
     enum status st = STATUS_OK;

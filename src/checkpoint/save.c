@@ -2,6 +2,7 @@
 #include "checkpoint/checkpoint.h"
 
 #include "base/activity.h"
+#include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -10,6 +11,7 @@
 #include "checkpoint/copier.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/staging.h"
+#include "tensor/queue.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -33,12 +35,15 @@ struct checkpointer {
     double save_s;          /* the last save whose end is known */
 };
 
-/* Two blocks of f32, a byte per element of one, and with several ranks a send and a receive
- * buffer. */
-size_t checkpoint_save_bytes(int ranks)
+enum { VALUES_BYTES = TENSOR_SOURCE_ELEMENTS * sizeof(float) };
+
+/* Two blocks of f32, a byte per element of one, with several ranks a send and a receive buffer, and
+ * the memory of struct save_sources. */
+size_t checkpoint_save_bytes(int ranks, bool is_plain)
 {
     size_t buffers = ranks > 1 ? 4 : 2;
-    return TENSOR_SOURCE_ELEMENTS * (buffers * sizeof(float) + 1);
+    return buffers * VALUES_BYTES + TENSOR_SOURCE_ELEMENTS +
+           (is_plain ? 0 : VALUES_BYTES + STORE_PINNED_BYTES);
 }
 
 static enum status open_copier(struct checkpointer *c, const struct checkpointer_options *o)
@@ -78,14 +83,26 @@ out:
 struct save_sources {
     struct stored_source stored[VALUE_KINDS];
     struct checked_source checked[VALUE_KINDS];
-    float *values; /* owned */
+    struct arena memory; /* pinned if the state is in a GPU's memory; owned */
+    float *values;       /* in it, as is `pinned`; NULL: all buffers are f32 in host memory */
+    void *pinned;
 };
+
+static enum status alloc_values(struct save_sources *s, const struct checkpoint_state *state)
+{
+    const struct allocator *shared = queue_shared_allocator(state->queue);
+    if (!shared && !state->low && state->moments == F32) return STATUS_OK;
+    TRY(arena_init(&s->memory, VALUES_BYTES + STORE_PINNED_BYTES, shared));
+    s->values = arena_alloc(&s->memory, VALUES_BYTES, 1);
+    s->pinned = arena_alloc(&s->memory, STORE_PINNED_BYTES, 1);
+    return STATUS_OK;
+}
 
 static struct tensor_source read_flat(struct save_sources *s, enum value_kind kind,
                                       struct store flat)
 {
     if (store_host_f32(&flat)) return tensor_source_flat(store_host_f32(&flat));
-    if (!s->values) s->values = heap(TENSOR_SOURCE_ELEMENTS * sizeof *s->values);
+    flat.pinned = s->pinned;
     s->stored[kind] = (struct stored_source){flat, s->values};
     return tensor_source_stored(&s->stored[kind]);
 }
@@ -159,9 +176,9 @@ static enum status write_checkpoint(const struct checkpointer *c, const struct c
     char *temporary = folder_temporary_path(c->folder, s->step);
     struct manifest m = {.folder = temporary, .step = s->step};
     struct save_sources sources = {0};
+    enum status st = alloc_values(&sources, s);
     struct content content = content_from_state(s, &sources, ranks);
-    enum status st = STATUS_OK;
-    TRY_OUT(comm_agree(ranks, is_root ? make_empty_folder(temporary) : STATUS_OK));
+    TRY_OUT(comm_agree(ranks, is_root && !st ? make_empty_folder(temporary) : st));
     TRY_OUT(content_write(&content, &m));
     TRY_OUT(comm_agree(ranks, check_sources(&sources)));
     bool is_async = s == &c->state;
@@ -177,7 +194,7 @@ static enum status write_checkpoint(const struct checkpointer *c, const struct c
 out:
     if (st && is_root) file_discard_tree(temporary); /* leave nothing behind */
     manifest_release(&m);
-    free(sources.values);
+    arena_release(&sources.memory);
     free(final), free(temporary);
     return st;
 }

@@ -38,7 +38,7 @@ struct results {
 static enum status fill_buffer(const struct op_buffer *b, void *at, struct queue *queue)
 {
     struct op_buffer first = *b;
-    struct store to = {at, NULL, b->dtype, queue, NULL};
+    struct store to = {.x = at, .dtype = b->dtype, .queue = queue};
     if (first.count > OP_FILL_REPEATS) first.count = OP_FILL_REPEATS;
     size_t bytes = first.count * dtype_bytes(b->dtype);
     void *host = heap(bytes);
@@ -259,8 +259,9 @@ static enum status open_model(const struct device_bench *b, struct trainer *t)
 {
     struct queue *queue = b->machine->queue;
     TRY(trainer_open(t, b->config, b->shape, b->machine));
-    struct store to = {t->optim.weights, NULL, F32, queue, NULL};
-    if (t->optim.split) to = (struct store){t->optim.copy, t->optim.low, BF16, queue, NULL};
+    struct store to = store_f32(t->optim.weights, queue);
+    if (t->optim.split)
+        to = (struct store){.x = t->optim.copy, .low = t->optim.low, .dtype = BF16, .queue = queue};
     enum status st =
         init_weights_repeat(&t->whole, &t->shard, b->shape, (uint64_t)b->config->debug.seed, &to);
     if (!st) st = trainer_sync_weights(t);

@@ -256,7 +256,9 @@ void trainer_undo_skipped(struct trainer *t)
 static struct store weight_store(const struct trainer *t)
 {
     struct queue *queue = t->machine.queue;
-    if (t->optim.split) return (struct store){t->optim.copy, t->optim.low, BF16, queue, NULL};
+    if (t->optim.split)
+        return (struct store){
+            .x = t->optim.copy, .low = t->optim.low, .dtype = BF16, .queue = queue};
     return store_f32(t->optim.weights, queue);
 }
 

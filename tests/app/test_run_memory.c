@@ -52,15 +52,15 @@ TEST(check_and_plan_find_the_data_stage_that_needs_the_most_memory)
 
 static enum status plan(struct run_memory *m, const char *setting, int ranks)
 {
-    static const char *const common[] = {"model.dim=64", "training.dataset_path=mock",
-                                         "model.vocab_size=1000", "data.prefetch=1",
-                                         "data.validation_share=0.1"};
-    const char *settings[6];
+    static const char *const common[] = {
+        "model.dim=64",    "training.dataset_path=mock", "model.vocab_size=1000",
+        "data.prefetch=1", "data.validation_share=0.1",  "checkpoint.enable=true"};
+    const char *settings[7];
     struct config c;
     struct model_shape shape;
     memcpy(settings, common, sizeof common);
-    settings[5] = setting;
-    CHECK_STATUS(OK, config_load(&c, NULL, settings, 6));
+    settings[6] = setting;
+    CHECK_STATUS(OK, config_load(&c, NULL, settings, 7));
     CHECK_STATUS(OK, model_shape_resolve(&shape, &c.model, 0));
     enum status st = run_memory_plan(m, &c, &shape, NULL, ranks);
     config_release(&c);
@@ -98,6 +98,23 @@ TEST(memory_of_a_rank_counts_the_loader_of_validation_data)
     CHECK(run_memory_fullest(&with)->plan.bytes[MEMORY_data] >
           run_memory_fullest(&without)->plan.bytes[MEMORY_data]);
     run_memory_release(&without), run_memory_release(&with);
+}
+
+TEST(memory_of_a_rank_counts_what_a_save_reads_a_state_through_that_is_not_f32_in_host_memory)
+{
+    static const struct {
+        const char *setting;
+        size_t mebibytes;
+    } rows[] = {{"optimizer.state_dtype=float32", 9},
+                {"optimizer.state_dtype=bfloat16", 17},
+                {"device.hardware=h200", 17}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct run_memory m;
+        CHECK_STATUS(OK, plan(&m, rows[i].setting, 1));
+        const struct memory_plan *p = &run_memory_fullest(&m)->plan;
+        CHECK(p->bytes[MEMORY_checkpoint] + p->host[MEMORY_checkpoint] == rows[i].mebibytes << 20);
+        run_memory_release(&m);
+    }
 }
 
 TEST(ranks_of_a_node_share_its_memory_unless_the_hardware_is_named)

@@ -89,26 +89,30 @@ static void check_store(const struct store *s, bool exact)
     free(x), free(back);
 }
 
-static void check_forms(struct arena *a, struct queue *queue)
+static void check_forms(struct arena *a, struct queue *queue, void *pinned)
 {
     float *whole = arena_alloc(a, N + 2 * AT, sizeof *whole);
     bf16 *half = arena_alloc(a, N + 2 * AT, sizeof *half);
     uint16_t *low = arena_alloc(a, N + 2 * AT, sizeof *low);
-    struct store f32 = store_f32(whole, queue), split = {half, low, BF16, queue, NULL};
-    struct store narrow = {half, NULL, BF16, queue, NULL};
+    struct store f32 = store_f32(whole, queue),
+                 split = {.x = half, .low = low, .dtype = BF16, .queue = queue};
+    struct store narrow = {.x = half, .dtype = BF16, .queue = queue};
+    f32.pinned = split.pinned = narrow.pinned = pinned;
     check_store(&f32, true);
     check_store(&split, true);
     check_store(&narrow, false);
 }
 
 /* Two blocks' worth of elements in the middle, not aligned to blocks, stay f32. */
-static void check_quantized(struct arena *a, struct queue *queue)
+static void check_quantized(struct arena *a, struct queue *queue, void *pinned)
 {
     enum { ALL = N / 256 * 256 + 512, MIDDLE = 4096, FULL = 512 };
     const struct store_range ranges[] = {{MIDDLE, 300, 0}, {MIDDLE + 300, 212, 300}};
     float *x = heap(ALL * sizeof *x), *back = heap(ALL * sizeof *back), part[700];
     struct store_blocks blocks = {.ranges = ranges, .num_ranges = 2, .is_signed = true};
-    struct store s = {arena_alloc(a, ALL, 1), NULL, INT8, queue, &blocks};
+    struct store s = {
+        .x = arena_alloc(a, ALL, 1), .dtype = INT8, .queue = queue, .blocks = &blocks};
+    s.pinned = pinned;
     blocks.scales = arena_alloc(a, ALL / 256, sizeof(float));
     blocks.full = arena_alloc(a, FULL, sizeof(float));
     for (int i = 0; i < ALL; i++) x[i] = sinf((float)i) * (float)(1 + i % 1000);
@@ -142,8 +146,8 @@ TEST(stores_of_every_form_read_back_what_was_written)
     struct arena a;
     CHECK_STATUS(OK, cpu_queue_open(&queue, 2, 0));
     CHECK_STATUS(OK, arena_init(&a, 11 << 20, NULL));
-    check_forms(&a, queue);
-    check_quantized(&a, queue);
+    check_forms(&a, queue, NULL);
+    check_quantized(&a, queue, NULL);
     arena_release(&a);
     cpu_queue_close(queue);
 }
@@ -155,8 +159,13 @@ TEST(device_stores_are_read_and_written_by_copies)
     CHECK_STATUS(OK, cpu_queue_open(&queue, 2, 0));
     strict_open(queue, &ops_cpu_reference, true);
     CHECK_STATUS(OK, arena_init(&a, 11 << 20, queue_device_allocator(queue)));
-    check_forms(&a, queue);
-    check_quantized(&a, queue);
+    void *pinned[] = {NULL, heap(STORE_PINNED_BYTES)};
+    for (int i = 0; i < 2; i++) {
+        arena_reset(&a, 0);
+        check_forms(&a, queue, pinned[i]);
+        check_quantized(&a, queue, pinned[i]);
+    }
+    free(pinned[1]);
     arena_release(&a);
     strict_close(queue);
     cpu_queue_close(queue);
@@ -182,7 +191,8 @@ TEST(a_store_repeats_a_period_up_to_any_length)
     for (int split = 0; split < 2; split++) {
         struct arena own = {0};
         CHECK_STATUS(OK, arena_init(&own, 1 << 12, queue_device_allocator(queue)));
-        struct store s = {arena_alloc(&own, 64, 4), NULL, split ? BF16 : F32, queue, NULL};
+        struct store s = {
+            .x = arena_alloc(&own, 64, 4), .dtype = split ? BF16 : F32, .queue = queue};
         if (split) s.low = arena_alloc(&own, 64, 2);
         CHECK_STATUS(OK, store_write(&s, 0, 64, x));
         CHECK_STATUS(OK, store_repeat(&s, 5, 7, 40));
