@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -128,6 +129,19 @@ double dump_folder_checkpoint_bytes(const struct config *c, const struct model_s
     return bytes;
 }
 
+/* Whether checkpoint.folder, rather than job.dump_folder, chooses the disk of the checkpoints, of
+ * which `existing` is a folder: it is absolute, or a link to another file system. */
+static bool chooses_disk(const struct config *c, const char *existing)
+{
+    enum file_kind kind;
+    struct stat own, of_dump;
+    if (c->checkpoint.folder[0] == '/') return true;
+    char *dump = find_existing(c->job.dump_folder, &kind);
+    bool is_other = !stat(existing, &own) && !stat(dump, &of_dump) && own.st_dev != of_dump.st_dev;
+    free(dump);
+    return is_other;
+}
+
 enum status dump_folder_check_space(const struct config *c, const struct model_shape *shape,
                                     int64_t step)
 {
@@ -139,9 +153,9 @@ enum status dump_folder_check_space(const struct config *c, const struct model_s
     if (!saves) return STATUS_OK;
     char *folder = file_join(c->job.dump_folder, c->checkpoint.folder);
     char *existing = find_existing(folder, &kind);
-    bool is_outside = c->checkpoint.folder[0] == '/'; /* of job.dump_folder */
-    const char *key = is_outside ? "checkpoint.folder" : "job.dump_folder";
-    const char *path = is_outside ? folder : c->job.dump_folder;
+    bool is_own = chooses_disk(c, existing);
+    const char *key = is_own ? "checkpoint.folder" : "job.dump_folder";
+    const char *path = is_own ? c->checkpoint.folder : c->job.dump_folder;
     enum status st = STATUS_OK;
     if (statvfs(existing, &fs) || !fs.f_blocks) goto out; /* the file system does not tell */
     TRY_OUT(folder_steps_count(folder, &num_saved));

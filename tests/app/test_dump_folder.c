@@ -7,6 +7,8 @@
 
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 
 static enum status check(const char *folder, const char *setting)
 {
@@ -56,11 +58,12 @@ TEST(dump_folder_with_entries_of_the_wrong_kind_is_an_error)
     CHECK_MESSAGE("saved is not a folder");
 }
 
-static enum status check_space(const struct model_shape *shape, int64_t step, const char *setting)
+static enum status check_space_in(const char *folder, const struct model_shape *shape, int64_t step,
+                                  const char *setting)
 {
     struct config c;
     struct text dump = {0};
-    text_addf(&dump, "job.dump_folder=%s", test_folder());
+    text_addf(&dump, "job.dump_folder=%s", folder);
     const char *const settings[] = {dump.data, "checkpoint.enable=true", "checkpoint.interval=10",
                                     "training.steps=20", setting};
     CHECK_STATUS(OK, config_load(&c, NULL, settings, 5));
@@ -68,6 +71,11 @@ static enum status check_space(const struct model_shape *shape, int64_t step, co
     config_release(&c);
     text_release(&dump);
     return st;
+}
+
+static enum status check_space(const struct model_shape *shape, int64_t step, const char *setting)
+{
+    return check_space_in(test_folder(), shape, step, setting);
 }
 
 TEST(dump_folder_without_space_for_a_checkpoint_is_an_error)
@@ -95,6 +103,34 @@ TEST(dump_folder_looks_for_space_where_checkpoints_are_saved)
     CHECK_MESSAGE("checkpoint.folder = \"/");
     CHECK_STATUS(OK, check_space(&huge, -1, "checkpoint.folder=/proc/saved")); /* of unknown size */
     text_release(&saved);
+}
+
+/* A folder of another file system than the test's, whose size is known; NULL: none found. */
+static const char *find_other_disk(void)
+{
+    static const char *const folders[] = {"/dev/shm", "/dev", "/", "/tmp"};
+    struct stat own, other;
+    struct statvfs fs;
+    CHECK(!stat(test_folder(), &own));
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
+        if (!stat(folders[i], &other) && other.st_dev != own.st_dev && !statvfs(folders[i], &fs) &&
+            fs.f_blocks)
+            return folders[i];
+    return NULL;
+}
+
+TEST(dump_folder_without_space_behind_a_link_names_the_key_of_the_link)
+{
+    const struct model_shape huge = {
+        .V = 64, .D = 1 << 20, .L = 1000, .H = 1, .G = 1, .K = 1 << 20, .F = 1 << 20};
+    const char *disk = find_other_disk(), *folder = test_folder();
+    if (!disk) return;
+    CHECK(!symlink(disk, test_path(folder, "link")));
+    CHECK_STATUS(IO, check_space_in(folder, &huge, -1, "checkpoint.folder=link"));
+    CHECK_MESSAGE("checkpoint.folder = \"link\": not enough space");
+    CHECK(!symlink(test_folder(), test_path(folder, "here")));
+    CHECK_STATUS(IO, check_space_in(folder, &huge, -1, "checkpoint.folder=here"));
+    CHECK_MESSAGE("job.dump_folder = \"");
 }
 
 static double checkpoint_bytes(const struct model_shape *shape, const char *setting)
