@@ -23,7 +23,8 @@ void shell_words_release(struct shell_words *w)
 
 void shell_init(struct shell *s, const char *file, struct shell_files files)
 {
-    *s = (struct shell){.file = file, .files = files, .steps_left = SHELL_MAX_STEPS};
+    *s = (struct shell){
+        .file = file, .files = files, .last_result = SHELL_TRUE, .steps_left = SHELL_MAX_STEPS};
 }
 
 void shell_release(struct shell *s)

@@ -81,15 +81,16 @@ static void start_program(struct shell *s, const struct shell_words *w, int line
     }
 }
 
-/* exit or return STATUS; without one, of the command before, which is assumed to succeed. */
+/* exit or return STATUS; without one, that of the command before. */
 static void end_script(struct shell *s, const struct shell_words *w, int line)
 {
-    const char *status = w->count > 1 ? w->items[1] : "0";
+    const char *status = w->count > 1 ? w->items[1] : "";
     char *end;
     long value = strtol(status, &end, 10);
     bool is_number = end != status && !*end;
     s->end = *w->items[0] == 'e' ? SHELL_EXITS : SHELL_RETURNS;
     s->exit_result = !is_number ? SHELL_UNKNOWN : value & 255 ? SHELL_FALSE : SHELL_TRUE;
+    if (w->count == 1) s->exit_result = s->last_result;
     text_clear(&s->exit_place);
     text_addf(&s->exit_place, "%s:%d", s->file, line);
 }

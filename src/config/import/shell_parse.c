@@ -180,6 +180,7 @@ static enum status follow_script(struct shell *s, const struct shell_script *scr
                          : FAILURE(CONFIG, "%s:%d: scripts nested more than %d deep", s->file, line,
                                    SHELL_MAX_SCRIPTS);
     s->scripts++;
+    if (script->is_process) s->last_result = SHELL_TRUE;
     if (!st) st = shell_parse(s, script->bytes.data, script->bytes.len, script->file ? 1 : line);
     s->scripts--;
     if (script->is_process || (script->file && s->end == SHELL_RETURNS)) end_process(s, result);
@@ -476,13 +477,15 @@ static enum status parse_pipeline(struct shell *s, struct shell_cursor *c, bool 
     TRY(parse_command(s, c, run, result));
     for (;;) {
         shell_lexer_skip_blanks(c);
-        if (!is_single(c, '|')) return STATUS_OK;
+        if (!is_single(c, '|')) break;
         c->at += c->at + 1 < c->end && c->at[1] == '&' ? 2 : 1;
         if (run) s->end = SHELL_RUNS, s->jump = SHELL_NO_JUMP;
         skip_separators(c);
         TRY(parse_command(s, c, false, result));
         *result = SHELL_TRUE;
     }
+    if (run) s->last_result = *result;
+    return STATUS_OK;
 }
 
 static bool at_list_end(struct shell_cursor *c)
