@@ -17,7 +17,7 @@ enum { COMMUNICATOR_ID_BYTES = 128 };
 struct communicator {
     const char *name; /* of its group, for messages */
     int rank, size;
-    int close_s;  /* time limit of closing; 0: COMMUNICATOR_CLOSE_S */
+    int close_s;  /* seconds that closing or aborting it may take; 0: COMMUNICATOR_CLOSE_S */
     void *handle; /* ncclComm_t; owned; NULL: closed or aborted */
     struct side_stream stream;
 };
@@ -41,8 +41,8 @@ enum status communicator_split(struct communicator *c, int color, int key,
                                struct communicator *out);
 /* Closing and aborting wait until all ranks of the host do the same: their proxy threads end
  * together (NCCL's user guide: ncclCommDestroy is an intra-node collective call).  A rank that has
- * failed may be the only one, so they wait for at most close_s; false: after that the
- * library's call continues in the background, until the process ends.
+ * failed may be the only one, so they wait for at most close_s (abort_all: that of the
+ * first); false: after that the library's call continues in the background, until the process ends.
  *
  * close     Waits for the transfers that were issued, unless the communicator was aborted.
  * leave     Frees what is not the library's, without waiting.
