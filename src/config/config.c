@@ -389,6 +389,37 @@ enum status config_check_refusals(const struct config *c)
     return refusals_check(&c->book->refusals, &c->config);
 }
 
+/* "~/a" in a path is below $HOME: a shell expands it only at the start of a word, and not in a
+ * file. */
+static enum status expand_home(struct config *c, const struct config_section *s, void *into)
+{
+    const char *home = getenv("HOME");
+    for (size_t r = 0; home && r < s->count; r++) {
+        const struct option *row = &s->rows[r];
+        bool is_path = row->kind == OPTION_TEXT && !strncmp(row->unit, "path", 4);
+        const char *path = is_path ? *(const char **)((char *)into + row->offset) : "";
+        if (strncmp(path, "~/", 2) != 0) continue;
+        struct toml *tree = NULL;
+        char *expanded = file_join(home, path + 2);
+        enum status st = option_set_text(row, into, expanded, &tree);
+        book_keep_tree(c->book, tree);
+        free(expanded);
+        TRY(st);
+    }
+    return STATUS_OK;
+}
+
+static enum status expand_homes(struct config *c)
+{
+    for (size_t s = 0; s < NUM_SECTIONS; s++)
+        TRY(expand_home(c, &config_sections[s], (char *)c + config_sections[s].offset));
+    for (size_t a = 0; a < NUM_ARRAYS; a++)
+        for (size_t i = 0; i < config_array_count(c, &config_arrays[a]); i++)
+            TRY(expand_home(c, &config_arrays[a].element,
+                            config_array_item(c, &config_arrays[a], i)));
+    return STATUS_OK;
+}
+
 enum status config_load(struct config *c, const char *path, const char *const *settings,
                         int num_settings)
 {
@@ -408,7 +439,8 @@ enum status config_load(struct config *c, const char *path, const char *const *s
     warn_of_unused_flavor(c);
     if (c->book->idle.len) log_line(LOG_INFO, "accepted without effect: %s", c->book->idle.data);
     TRY(config_check_refusals(c));
-    return resolve_sources(c, settings, num_settings);
+    TRY(resolve_sources(c, settings, num_settings));
+    return expand_homes(c);
 }
 
 void config_release(struct config *c)

@@ -26,6 +26,27 @@ TEST(defaults_equal_torchtitans)
     config_release(&c);
 }
 
+TEST(a_path_that_begins_with_a_tilde_is_below_the_home_folder)
+{
+    struct config c;
+    char *home = getenv("HOME"), *before = home ? heap_string(home, strlen(home)) : NULL;
+    setenv("HOME", "/home/me", 1);
+    const char *toml = "[job]\ndump_folder = \"~/runs\"\n[data]\ncolumn = \"~/a\"\n"
+                       "[[data.source]]\npath = \"~/a/*.arrow\"\n"
+                       "[[data.source]]\npath = \"b/~/c\"\n";
+    CHECK_STATUS(OK, load(&c, toml));
+    CHECK(!strcmp(c.job.dump_folder, "/home/me/runs") && !strcmp(c.data.column, "~/a"));
+    CHECK(!strcmp(c.data.sources[0].path, "/home/me/a/*.arrow"));
+    CHECK(!strcmp(c.data.sources[1].path, "b/~/c"));
+    config_release(&c);
+    const char *const settings[] = {"data.tokenizer=~/tokenizer.json"};
+    CHECK_STATUS(OK, config_load(&c, NULL, settings, 1));
+    CHECK(!strcmp(c.data.tokenizer, "/home/me/tokenizer.json"));
+    config_release(&c);
+    if (before) setenv("HOME", before, 1);
+    free(before);
+}
+
 TEST(command_line_overrides_file_and_file_overrides_defaults)
 {
     struct config c;
