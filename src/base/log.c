@@ -122,7 +122,8 @@ void log_line(enum log_level level, const char *fmt, ...)
 {
     char line[LINE_BYTES];
     int rank = own_rank;
-    bool named = rank >= 0 && level != LOG_INFO;
+    bool names_rank = level == LOG_WARN && !strncmp(fmt, "rank %d on %s ", 14);
+    bool named = rank >= 0 && level != LOG_INFO && !names_rank;
     char host[64];
     if (named) host_name(host, sizeof host);
     int len = named ? snprintf(line, sizeof line, "rank %d on %s: ", rank, host) : 0;

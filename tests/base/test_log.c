@@ -33,6 +33,23 @@ static void three_lines(void)
     log_line(LOG_ERROR, "no %s", "file");
 }
 
+static void lines_of_a_rank(void)
+{
+    log_set_rank(0);
+    log_line(LOG_WARN, "slow %s", "disk");
+    log_line(LOG_WARN, "rank %d on %s is slow", 2, "node7");
+    log_set_rank(-1);
+}
+
+TEST(log_warnings_name_one_rank)
+{
+    struct text got = {0};
+    capture_stderr(lines_of_a_rank, &got);
+    CHECK(!strncmp(got.data, "warning: rank 0 on ", 19));
+    CHECK(strstr(got.data, ": slow disk\nwarning: rank 2 on node7 is slow\n"));
+    text_release(&got);
+}
+
 static void three_quiet_lines(void)
 {
     log_set_quiet(true);
