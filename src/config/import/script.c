@@ -52,6 +52,34 @@ static bool is_setting(const char *word)
            !(slash && slash < equals);
 }
 
+/* Appends "A=VALUE B=VALUE" for the script's variables in $(A,B...) and ${A}. */
+static void append_assignments(const struct shell *s, const char *word, struct text *out)
+{
+    const char *at = strstr(word, "$(");
+    if (!at) at = strstr(word, "${");
+    for (at = at ? at + 2 : ""; *at;) {
+        size_t len = strcspn(at, ",.)}");
+        char *name = heap_string(at, len);
+        if (shell_is_name(name, len) && (shell_find(s, name) || shell_is_system_variable(name)))
+            text_addf(out, "%s%s=VALUE", out->len ? " " : "", name);
+        free(name);
+        at += len;
+        if (*at++ != ',') break;
+    }
+}
+
+static enum status fail_unknown(const struct shell *s, const char *flag, const char *word)
+{
+    struct text assignments = {0};
+    append_assignments(s, word, &assignments);
+    enum status st = FAILURE(
+        CONFIG, "%s:%d: %s %s: this value is known only when the script runs; add %s", s->file,
+        s->command_line, flag, word,
+        assignments.len ? assignments.data : "VAR=VALUE for each variable that it depends on");
+    text_release(&assignments);
+    return st;
+}
+
 /* CONFIG: the value of a flag that takes a number is known only when the script runs. */
 static enum status check_numbers(const struct shell *s)
 {
@@ -60,12 +88,7 @@ static enum status check_numbers(const struct shell *s)
         if (strncmp(flag, "--", 2) || !shell_is_unknown(word)) continue;
         bool is_number = strstr(flag, "-size") || strstr(flag, "num-") || strstr(flag, "-iters") ||
                          strstr(flag, "-samples") || strstr(flag, "-length") || strstr(flag, "-lr");
-        if (is_number)
-            FAIL(
-                CONFIG,
-                "%s:%d: %s %s: this value is known only when the script runs; set the variables it "
-                "depends on with VAR=VALUE",
-                s->file, s->command_line, flag, word);
+        if (is_number) return fail_unknown(s, flag, word);
     }
     return STATUS_OK;
 }

@@ -21,8 +21,22 @@ struct arithmetic {
     const struct shell *s;
     const char *at;
     int line, depth;
-    bool is_unknown;
+    struct text *unknown;
 };
+
+enum { MAX_UNKNOWN_BYTES = 200 };
+
+/* Adds a name, or what is between the brackets of $(NAME...) and ${NAME}. */
+static void add_unknown(struct arithmetic *m, const char *at)
+{
+    size_t len = 0;
+    while (isalnum((unsigned char)at[len]) || (at[len] && strchr("_,/-", at[len]))) len++;
+    char *name = heap_string(len ? at : "?", len ? len : 1);
+    const char *known = m->unknown->data;
+    if (m->unknown->len + len < MAX_UNKNOWN_BYTES && !(known && strstr(known, name)))
+        text_addf(m->unknown, "%s%s", m->unknown->len ? "," : "", name);
+    free(name);
+}
 
 static enum status parse_sum(struct arithmetic *m, int64_t *out);
 
@@ -52,8 +66,8 @@ static enum status parse_factor(struct arithmetic *m, int64_t *out)
         if (minus && __builtin_sub_overflow(0, *out, out)) return fail_at(m, "overflow");
     } else if (!strncmp(m->at, "$(", 2) || !strncmp(m->at, "${", 2)) {
         const char *close = strchr(m->at, m->at[1] == '(' ? ')' : '}');
+        add_unknown(m, m->at + 2);
         m->at = close ? close + 1 : m->at + strlen(m->at);
-        m->is_unknown = true;
     } else if (isdigit((unsigned char)*m->at)) {
         char *end;
         errno = 0;
@@ -66,11 +80,10 @@ static enum status parse_factor(struct arithmetic *m, int64_t *out)
         if (!shell_is_name(m->at, len)) return fail_at(m, "expected a number or a name");
         char *name = heap_string(m->at, len);
         const char *value = shell_get(m->s, name);
-        if (!value && shell_is_system_variable(name)) m->is_unknown = true;
+        bool is_unknown = value ? shell_is_unknown(value) : shell_is_system_variable(name);
+        if (is_unknown) add_unknown(m, name);
         free(name);
-        if (value && shell_is_unknown(value))
-            m->is_unknown = true;
-        else if (value && *value && !shell_arithmetic_number(value, out))
+        if (!is_unknown && value && *value && !shell_arithmetic_number(value, out))
             return fail_at(m, "not a whole number");
         m->at += len;
     }
@@ -88,7 +101,7 @@ static enum status parse_product(struct arithmetic *m, int64_t *out)
         if (op == '*') {
             if (__builtin_mul_overflow(*out, right, out)) return fail_at(m, "overflow");
         } else if (!right || right == -1) {
-            if (!right && !m->is_unknown) return fail_at(m, "division by 0");
+            if (!right && !m->unknown->len) return fail_at(m, "division by 0");
             *out = op == '%' || !right ? 0 : *out == INT64_MIN ? 0 : -*out;
         } else {
             *out = op == '/' ? *out / right : *out % right;
@@ -112,11 +125,10 @@ static enum status parse_sum(struct arithmetic *m, int64_t *out)
 }
 
 enum status shell_arithmetic_evaluate(const struct shell *s, const char *text, int line,
-                                      int64_t *out, bool *known)
+                                      int64_t *out, struct text *unknown)
 {
-    struct arithmetic m = {.s = s, .at = text, .line = line};
+    struct arithmetic m = {.s = s, .at = text, .line = line, .unknown = unknown};
     TRY(parse_sum(&m, out));
     if (*m.at) return fail_at(&m, "syntax error");
-    *known = !m.is_unknown;
     return STATUS_OK;
 }

@@ -6,9 +6,10 @@
 
 #include <stdint.h>
 
-/* Sets *known to false if a value is known only when the script runs.  CONFIG: syntax errors,
- * overflow, division by 0. */
+/* Appends to *unknown, separated by commas, the variables and commands whose values are known only
+ * when the script runs; none: *out is the value.  CONFIG: syntax errors, overflow, division by
+ * 0. */
 enum status shell_arithmetic_evaluate(const struct shell *s, const char *text, int line,
-                                      int64_t *out, bool *known);
+                                      int64_t *out, struct text *unknown);
 /* Parses a whole number between blanks. */
 bool shell_arithmetic_number(const char *text, int64_t *out);

@@ -109,13 +109,25 @@ static enum status add_words(struct expander *e, struct shell_words w)
 }
 
 static enum status expand_arithmetic(struct expander *e, const char *at, const char *end,
-                                     int64_t *value, bool *known)
+                                     int64_t *value, struct text *unknown)
 {
     struct text text = {0};
     const struct shell_token source = {at, (size_t)(end - at)};
     enum status st = shell_expand_unsplit(e->shell, source, e->line, &text);
-    if (!st) st = shell_arithmetic_evaluate(e->shell, text.data, e->line, value, known);
+    if (!st) st = shell_arithmetic_evaluate(e->shell, text.data, e->line, value, unknown);
     text_release(&text);
+    return st;
+}
+
+/* $((...)), or $(A,B...) if that depends on A and B, which are unknown. */
+static enum status add_sum(struct expander *e, const char *at, const char *end)
+{
+    int64_t value;
+    struct text unknown = {0}, literal = {0};
+    enum status st = expand_arithmetic(e, at, end, &value, &unknown);
+    if (unknown.len) text_addf(&literal, "$(%s...)", unknown.data);
+    if (!st) st = unknown.len ? add_literal(e, literal.data, literal.len) : add_number(e, value);
+    text_release(&unknown), text_release(&literal);
     return st;
 }
 
@@ -125,8 +137,13 @@ static enum status add_part(struct expander *e, const char *value, const char *a
     const char *colon = memchr(at, ':', (size_t)(end - at));
     int64_t len = (int64_t)strlen(value), offset = 0, count = len;
     bool known = !shell_is_unknown(value);
-    if (known) TRY(expand_arithmetic(e, at, colon ? colon : end, &offset, &known));
-    if (known && colon) TRY(expand_arithmetic(e, colon + 1, end, &count, &known));
+    struct text unknown = {0};
+    enum status st = STATUS_OK;
+    if (known) st = expand_arithmetic(e, at, colon ? colon : end, &offset, &unknown);
+    if (known && !st && colon) st = expand_arithmetic(e, colon + 1, end, &count, &unknown);
+    known = known && !unknown.len;
+    text_release(&unknown);
+    TRY(st);
     if (!known || offset < 0 || count < 0) return add_unknown(e, "part", "part" + 4);
     if (offset > len) offset = len;
     if (count > len - offset) count = len - offset;
@@ -216,11 +233,7 @@ static enum status add_dollar(struct expander *e, const char **at, const char *e
     if (begin + 1 >= end) return add_literal(e, "$", 1);
     if (!to) return add_unknown(e, begin + 2, end);
     if (begin[1] == '(' && begin + 2 < end && begin[2] == '(' && to[-2] == ')') {
-        int64_t value;
-        bool known;
-        TRY(expand_arithmetic(e, begin + 3, to - 2, &value, &known));
-        if (!known) return add_literal(e, "$(sum...)", 9);
-        return add_number(e, value);
+        return add_sum(e, begin + 3, to - 2);
     }
     if (begin[1] == '(') return add_unknown(e, begin + 2, to - 1);
     if (begin[1] == '{') return add_braced(e, begin + 2, to - 1);

@@ -214,7 +214,12 @@ TEST(files_that_do_not_start_training_are_rejected)
         {"torchrun pretrain_gpt.py --micro-batch-sizes 2\n", "did you mean --micro-batch-size?"},
         {"torchrun pretrain_gpt.py 3\n", "expected a --flag, got \"3\""},
         {"N=$(nproc)\ntorchrun pretrain_gpt.py --micro-batch-size $N\n",
-         "x.sh:2: --micro-batch-size $(nproc...): this value is known only"},
+         "x.sh:2: --micro-batch-size $(nproc...): this value is known only when the script runs; "
+         "add VAR=VALUE for each variable that it depends on"},
+        {"N=${SLURM_NNODES:-2}\nG=$(rocminfo)\nM=3\n"
+         "torchrun pretrain_gpt.py --global-batch-size $((M * N * G))\n",
+         "x.sh:4: --global-batch-size $(N,G...): this value is known only when the script runs; "
+         "add N=VALUE G=VALUE"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct import im = {0};

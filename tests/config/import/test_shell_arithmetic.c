@@ -8,18 +8,28 @@ TEST(arithmetic_follows_precedence_and_variables)
     static const struct {
         const char *text;
         int64_t value;
-        bool known;
-    } cases[] = {{"1 + 2 * 3", 7, true},    {"(1 + 2) * -3", -9, true}, {"A % 4 / 2", 1, true},
-                 {"NONE + 1", 1, true},     {"EMPTY", 0, true},         {"UNKNOWN * 2", 0, false},
-                 {"SLURM_X + 1", 0, false}, {"$(nproc) + 1", 0, false}, {"1 / UNKNOWN", 0, false}};
+        const char *unknown;
+    } cases[] = {
+        {"1 + 2 * 3", 7, ""},
+        {"(1 + 2) * -3", -9, ""},
+        {"A % 4 / 2", 1, ""},
+        {"NONE + 1", 1, ""},
+        {"EMPTY", 0, ""},
+        {"UNKNOWN * 2 + UNKNOWN", 0, "UNKNOWN"},
+        {"SLURM_X + UNKNOWN", 0, "SLURM_X,UNKNOWN"},
+        {"$(nproc...) + ${SLURM_X}", 0, "nproc,SLURM_X"},
+        {"1 / UNKNOWN", 0, "UNKNOWN"},
+    };
     struct shell s;
     shell_init(&s, "x.sh", (struct shell_files){0});
     shell_set(&s, "A", "7"), shell_set(&s, "EMPTY", ""), shell_set(&s, "UNKNOWN", "$(nproc...)");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int64_t value;
-        bool known;
-        CHECK_STATUS(OK, shell_arithmetic_evaluate(&s, cases[i].text, 1, &value, &known));
-        CHECK(known == cases[i].known && (!known || value == cases[i].value));
+        struct text unknown = {0};
+        CHECK_STATUS(OK, shell_arithmetic_evaluate(&s, cases[i].text, 1, &value, &unknown));
+        const char *names = unknown.len ? unknown.data : "";
+        CHECK(!strcmp(names, cases[i].unknown) && (unknown.len || value == cases[i].value));
+        text_release(&unknown);
     }
     shell_release(&s);
 }

@@ -73,7 +73,7 @@ TEST(variables_get_the_values_that_bash_gives_them)
         {"X=\"a $(b \"c d\" ')' ) e\"", "a $(b...) e"},
         {"X=`date +\"%Y\"`", "$(date...)"},
         {"X=\"$HOME/x\"", "${HOME}/x"},
-        {"A=$(nproc); X=$((A * 2))", "$(sum...)"},
+        {"A=$(nproc); X=$((A * 2))", "$(A...)"},
         {"X=\"$(cd \"$(dirname \"${BASH_SOURCE[0]}\")\" && pwd)\"", "$(cd...)"},
         {"python - <<PYEOF\nprint(\"'\", 1\nPYEOF\nX=after", "after"},
         {"set -euo pipefail\nX=(${NONE}); X=${#X[@]}", "0"},
