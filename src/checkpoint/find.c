@@ -5,6 +5,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/interop/dcp.h"
 #include "checkpoint/interop/model_files.h"
+#include "checkpoint/interop/torch_files.h"
 #include "checkpoint/manifest.h"
 
 #include <stdio.h>
@@ -124,6 +125,11 @@ static enum status find_model(const char *path, const char *below, int64_t step,
     enum status st = STATUS_OK;
     if (!is_model) TRY_OUT(file_require_folder(path));
     TRY_OUT(folder_steps_count(path, &num_steps));
+    if (!num_steps && !file_is_dir(below) && torch_files_are_megatron(path))
+        FAIL_OUT(DATA,
+                 "%s: checkpoints of Megatron-LM are not supported: export this one to Hugging "
+                 "Face's format with Megatron-LM's tools or Megatron Bridge",
+                 path);
     *location = is_model                            ? AT_PATH
                 : file_is_dir(below)                ? IN_RUN
                 : file_exists(config) && !num_steps ? AT_PATH

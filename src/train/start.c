@@ -6,17 +6,25 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/interop/dcp.h"
+#include "checkpoint/interop/torch_files.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/rewind.h"
 #include "hub/hub.h"
 
 #include <stdlib.h>
 
-/* A run whose checkpoints are all damaged or set aside must not silently start over. */
-static enum status check_no_checkpoints(const char *folder)
+/* A run whose checkpoints are all damaged, set aside, or in a format that is not supported must not
+ * silently start over. */
+static enum status check_no_checkpoints(const struct config *c, const char *folder)
 {
     size_t count;
     bool has_abandoned;
+    if (!c->checkpoint.initial_load_path[0] && torch_files_are_megatron(c->job.dump_folder))
+        FAIL(CONFIG,
+             "job.dump_folder = \"%s\": checkpoints of Megatron-LM are not supported; to continue "
+             "from one, export it to Hugging Face's format and set checkpoint.initial_load_path; "
+             "to start with new weights, set another folder",
+             c->job.dump_folder);
     TRY(folder_steps_count(folder, &count));
     if (count)
         FAIL(DATA,
@@ -55,7 +63,7 @@ static enum status find_own(struct start *s, const struct config *c, int64_t lim
     TRY_OUT(step >= 0 ? checkpoint_find_step(folder, step, world, &s->folder)
                       : checkpoint_find(folder, limit, world, &s->folder));
     if (!s->folder) {
-        TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : check_no_checkpoints(folder)));
+        TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : check_no_checkpoints(c, folder)));
         goto out;
     }
     if (world->rank == 0) native = !dcp_detect(s->folder);
@@ -142,12 +150,15 @@ static enum status refuse_changes(const char *folder, const struct config_change
                   ", %s the data over with checkpoint.exclude_from_loading = "
                   "[\"dataloader\"]",
                   x->names.len ? "and start" : "or start");
-    enum status st = FAILURE(
-        CONFIG,
-        "%s: a resumed run cannot change these settings: %s. Set them back, or start a new run "
-        "from "
-        "this checkpoint with another job.dump_folder and checkpoint.initial_load_path%s",
-        folder, x->refused.data, remedy.len ? remedy.data : "");
+    enum status st =
+        FAILURE(CONFIG,
+                "%s: a resumed run cannot change these settings: %s. Set them back, or set another "
+                "job.dump_folder to start a new run%s%s",
+                folder, x->refused.data,
+                x->is_other_model
+                    ? ""
+                    : ", with checkpoint.initial_load_path from the weights of this checkpoint",
+                remedy.len ? remedy.data : "");
     text_release(&remedy);
     return st;
 }

@@ -50,6 +50,27 @@ TEST(damaged_checkpoints_are_skipped_with_a_warning)
     saved_close(&s);
 }
 
+TEST(checkpoints_of_megatron_are_named_as_not_supported)
+{
+    static const char *const files[] = {"a/latest_checkpointed_iteration.txt",
+                                        "b/mp_rank_00/model_optim_rng.pt", "c/.metadata",
+                                        "c/metadata.json"};
+    static const char *const paths[] = {"a", "b", "b/mp_rank_00", "c"};
+    const char *root = test_folder();
+    char *path;
+    for (size_t i = 0; i < 4; i++) {
+        char *parent = file_parent(test_path(root, files[i]));
+        CHECK_STATUS(OK, file_make_dirs(parent));
+        CHECK_STATUS(OK, file_write(test_path(root, files[i]), "{}", 2));
+        free(parent);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        const char *folder = test_path(root, paths[i]);
+        CHECK_STATUS(DATA, checkpoint_locate(folder, -1, comm_self(), &path));
+        CHECK_MESSAGE("checkpoints of Megatron-LM are not supported");
+    }
+}
+
 TEST(find_step_reports_missing_and_damaged_steps)
 {
     struct saved s;

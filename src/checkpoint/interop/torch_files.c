@@ -19,6 +19,15 @@ enum torch_kind torch_files_kind(const char *path)
     return meta ? TORCH_META : TORCH_NONE;
 }
 
+bool torch_files_are_megatron(const char *path)
+{
+    static const char *const names[] = {"latest_checkpointed_iteration.txt", "mp_rank_00",
+                                        "mp_rank_00_000", "model_optim_rng.pt"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (file_exists_in(path, names[i])) return true;
+    return dcp_detect(path) && file_exists_in(path, "metadata.json");
+}
+
 enum status torch_files_open(struct tensor_slices *slices, const char *path,
                              const struct model_shape *shape)
 {

@@ -14,6 +14,9 @@ static inline bool torch_files_detect(const char *path)
 {
     return torch_files_kind(path) != TORCH_NONE;
 }
+/* Whether it is Megatron-LM's: a folder of iter_N, one of these, or a folder in it.  Its formats
+ * are not supported, though torch_dist looks like torch.distributed.checkpoint's. */
+bool torch_files_are_megatron(const char *path);
 /* Opens the tensors.  `shape` NULL: the heads are not known yet. */
 enum status torch_files_open(struct tensor_slices *slices, const char *path,
                              const struct model_shape *shape);

@@ -201,7 +201,9 @@ static enum status checkpoints(struct import *im)
     if (!load) return STATUS_OK;
     TRY(import_parse_string(im, load, NULL));
     if (save && !strcmp(save->values[0], load->values[0])) {
-        import_add_note(im, IMPORT_IDLE, load, "a run always resumes from its own checkpoints");
+        import_add_note(im, IMPORT_IDLE, load,
+                        "a run always resumes from its own checkpoints; Megatron-LM's cannot be "
+                        "read: export them to Hugging Face's format");
         return STATUS_OK;
     }
     TRY(import_copy(
