@@ -4,6 +4,7 @@
 #include "base/activity.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "config/data_stages.h"
 #include "train/rank_check.h"
 #include "train/rollback.h"
 #include "train/start.h"
@@ -136,6 +137,22 @@ static enum status resume_state(struct training_run *r, const char *folder,
     return STATUS_OK;
 }
 
+/* Without training.global_batch_size other ranks may have other rows in a step, although no setting
+ * has changed. */
+static void warn_of_other_rows(const struct training_run *r)
+{
+    const struct config *c = r->whole;
+    const struct trainer *t = &r->trainer;
+    int64_t rows = t->ramp.global;
+    bool depends_on_ranks = c->training.global_batch_size < 0 && data_stages_count(c) == 1;
+    if (!r->is_main || !depends_on_ranks || t->rows_done == t->steps_done * rows) return;
+    log_line(LOG_WARN,
+             "a step has %lld rows on these ranks; the steps before had %.4g%s. To keep the number "
+             "on any ranks, set training.global_batch_size",
+             (long long)rows, (double)t->rows_done / (double)t->steps_done,
+             t->rows_done % t->steps_done ? " on average" : "");
+}
+
 static enum status compare_start(const struct training_run *r, const struct start *from)
 {
     return r->is_main ? start_compare(from, r->whole, &r->trainer.shape, true) : STATUS_OK;
@@ -155,6 +172,7 @@ static enum status load_checkpoint(struct training_run *r, const struct start *f
     TRY_OUT(checkpoint_load(from->folder, &state, &rules, &found));
     if (from->whole)
         TRY_OUT(comm_agree(training_run_world(r), resume_state(r, from->folder, &found)));
+    if (from->own && t->steps_done) warn_of_other_rows(r);
     if (!found.has_ema) TRY_OUT(trainer_start_ema(t));
     if (t->optim.ema && from->whole && found.train && !found.has_ema)
         log_line(LOG_INFO, "%s has no moving average of the weights: it starts from them",
