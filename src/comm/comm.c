@@ -26,8 +26,8 @@ static enum status self_start(const struct comm *c, struct transfer *t)
 {
     (void)c;
     BUG_IF(t->kind == TRANSFER_send || t->kind == TRANSFER_receive); /* there is no other rank */
-    if (t->kind == TRANSFER_reduce_scatter && t->own != t->x)
-        memcpy(t->own, t->x, t->count * transfer_element_bytes(t));
+    size_t bytes = transfer_bytes_to_own(t);
+    if (bytes) memcpy(t->own, t->x, bytes);
     return STATUS_OK;
 }
 
@@ -202,6 +202,7 @@ static size_t bytes_received(const struct comm *c, const struct transfer *t)
     case TRANSFER_reduce_scatter: return others * bytes;
     case TRANSFER_all_reduce: return others * shard * each + bytes - shard * each;
     case TRANSFER_broadcast: return c->rank == t->peer ? 0 : bytes;
+    case TRANSFER_shift: return c->size > 1 ? bytes : 0;
     case TRANSFER_receive: return bytes;
     case TRANSFER_send:
     case TRANSFER_COUNT: break;

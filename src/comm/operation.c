@@ -105,6 +105,20 @@ static enum status all_gather_next(struct operation *op, bool *is_over)
     return STATUS_OK;
 }
 
+/* Every rank sends to the next. */
+static enum status shift_next(struct operation *op, bool *is_over)
+{
+    const struct transfer *t = op->t;
+    size_t bytes = t->count * transfer_element_bytes(t);
+    int rank = op->comm.rank, size = op->comm.size;
+    (void)is_over;
+    op->next = finish_next;
+    if (!bytes) return STATUS_OK;
+    TRY(post(op, (struct message){false, (rank + size - 1) % size, op->tag, t->own, bytes}));
+    TRY(post(op, (struct message){true, (rank + 1) % size, op->tag, t->x, bytes}));
+    return STATUS_OK;
+}
+
 /* --- sums ----------------------------------------------------------------------------------- */
 
 /* The elements of x that rank r sums, and the first of them. */
@@ -253,8 +267,8 @@ enum status operation_start(const struct comm *c, struct transfer *t)
     if (c->size == 1) {
         BUG_IF(t->kind == TRANSFER_send ||
                t->kind == TRANSFER_receive); /* there is no other rank */
-        if (t->kind == TRANSFER_reduce_scatter && t->own != t->x)
-            memcpy(t->own, t->x, t->count * transfer_element_bytes(t));
+        size_t bytes = transfer_bytes_to_own(t);
+        if (bytes) memcpy(t->own, t->x, bytes);
         t->in_flight = NULL;
         return STATUS_OK;
     }

@@ -21,6 +21,12 @@ const char *transfer_element_name(const struct transfer *t)
     return t->is_bytes ? "bytes" : dtype_name(t->dtype);
 }
 
+size_t transfer_bytes_to_own(const struct transfer *t)
+{
+    bool moves = t->kind == TRANSFER_reduce_scatter || t->kind == TRANSFER_shift;
+    return moves && t->own != t->x ? t->count * transfer_element_bytes(t) : 0;
+}
+
 enum { CHUNKS = 1 << 22, MIN_CHUNK = 1 << 14 }; /* elements of all ranks' chunks; of one chunk */
 
 size_t transfer_chunk(size_t count, int size)

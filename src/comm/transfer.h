@@ -16,6 +16,7 @@
     X(reduce_scatter, "its own part of the sum over ranks")                                        \
     X(all_reduce, "the sum over ranks")                                                            \
     X(broadcast, "the root's data")                                                                \
+    X(shift, "the data of the rank before, around a ring")                                         \
     X(send, "nothing")                                                                             \
     X(receive, "a peer's message")
 
@@ -34,7 +35,8 @@ struct transfer {
     enum dtype dtype;
     size_t count;  /* elements of one rank's part (all_gather, reduce_scatter), else of x */
     void *x;       /* all_gather, reduce_scatter: `size` parts, by rank; all_gather reads its own */
-    void *own;     /* reduce_scatter: receives this rank's sum; may be this rank's part of x */
+    void *own;     /* reduce_scatter: receives this rank's sum; may be this rank's part of x.
+                    * shift: receives the x of the rank before; does not overlap x */
     int peer;      /* broadcast: root; send, receive: the other rank */
     int tag;       /* send, receive: matches the receive to its send; below 2^15 */
     void *work;    /* transfer_work_bytes; NULL where those are 0 */
@@ -52,6 +54,8 @@ struct transfer {
 
 size_t transfer_element_bytes(const struct transfer *t);
 const char *transfer_element_name(const struct transfer *t); /* "float32", "bytes" */
+/* In a group of one: bytes that move from x to own. */
+size_t transfer_bytes_to_own(const struct transfer *t);
 
 /* Elements of each rank's part that are summed at a time, which bounds working memory. */
 size_t transfer_chunk(size_t count, int size);

@@ -6,8 +6,6 @@
 #include "tensor/element.h"
 #include "tensor/queue.h"
 
-enum tag { TAG_KEYS, TAG_GRADIENTS, TAG_COUNT };
-
 struct ring {
     const struct comm *group;
     const struct ops *ops;
@@ -18,11 +16,6 @@ struct ring {
     int32_t *key_begin_BT, *key_end_BT; /* key range of each query, among the current keys */
     void *keys[2]; /* [N, 2P] keys and values: the current ones, and those being received */
     size_t mark;   /* in the queue's scratch */
-};
-
-/* Transfers to the next rank and from the one before. */
-struct ring_shift {
-    struct transfer send, receive;
 };
 
 static void ring_open(struct ring *r, const int32_t *start_BT, const int32_t *end_BT)
@@ -70,23 +63,13 @@ static bool skips_transfers(const struct ring *r)
     return !comm_transfers(r->group, r->queue->sizing);
 }
 
-static enum status shift_send(const struct ring *r, struct ring_shift *p, struct transfer t)
+static enum status start_shift(const struct ring *r, struct transfer *t)
 {
-    t.kind = TRANSFER_send, t.peer = (r->group->rank + 1) % r->group->size;
-    p->send = t;
-    if (!skips_transfers(r)) TRY(comm_start(r->group, &p->send));
+    if (!skips_transfers(r)) TRY(comm_start(r->group, t));
     return STATUS_OK;
 }
 
-static enum status shift_receive(const struct ring *r, struct ring_shift *p, struct transfer t)
-{
-    t.kind = TRANSFER_receive, t.peer = owner_of(r, 1);
-    p->receive = t;
-    if (!skips_transfers(r)) TRY(comm_start(r->group, &p->receive));
-    return STATUS_OK;
-}
-
-static enum status shift_wait(const struct ring *r, struct transfer *t)
+static enum status wait_shift(const struct ring *r, struct transfer *t)
 {
     double begin = trace_begin(r->queue->trace);
     if (!skips_transfers(r)) TRY(comm_wait(t));
@@ -94,32 +77,15 @@ static enum status shift_wait(const struct ring *r, struct transfer *t)
     return STATUS_OK;
 }
 
-enum status ring_declare_p2p(const struct comm *group)
-{
-    struct p2p_message sends[TAG_COUNT], receives[TAG_COUNT];
-    for (int tag = 0; tag < TAG_COUNT; tag++) {
-        sends[tag] = (struct p2p_message){(group->rank + 1) % group->size, tag};
-        receives[tag] = (struct p2p_message){(group->rank + group->size - 1) % group->size, tag};
-    }
-    return comm_declare_p2p(group, sends, TAG_COUNT, receives, TAG_COUNT);
-}
-
 /* Starts to send the current keys to the next rank, and to receive the next ones. */
-static enum status shift_keys(const struct ring *r, struct ring_shift *p, int step)
+static enum status shift_keys(const struct ring *r, struct transfer *keys, int step)
 {
-    struct transfer keys = {
-        .dtype = r->attention->dtype, .count = r->N * 2 * r->P, .tag = TAG_KEYS};
-    keys.x = r->keys[(step + 1) % 2];
-    TRY(shift_receive(r, p, keys));
-    keys.x = r->keys[step % 2];
-    TRY(shift_send(r, p, keys));
-    return STATUS_OK;
-}
-
-static enum status wait_keys(const struct ring *r, struct ring_shift *p)
-{
-    TRY(shift_wait(r, &p->receive));
-    TRY(shift_wait(r, &p->send));
+    *keys = (struct transfer){.kind = TRANSFER_shift,
+                              .dtype = r->attention->dtype,
+                              .count = r->N * 2 * r->P,
+                              .x = r->keys[step % 2],
+                              .own = r->keys[(step + 1) % 2]};
+    TRY(start_shift(r, keys));
     return STATUS_OK;
 }
 
@@ -178,7 +144,7 @@ enum status ring_forward(const struct comm *group, const struct ops *ops,
                          struct queue *queue)
 {
     struct ring r = {.group = group, .ops = ops, .attention = attention, .queue = queue};
-    struct ring_shift keys;
+    struct transfer keys;
     ring_open(&r, io->start_BT, io->end_BT);
     void *out = io->out_BTHK;
     if (attention->dtype != F32) out = arena_alloc(&queue->scratch, r.N * r.Q, sizeof(float));
@@ -187,7 +153,7 @@ enum status ring_forward(const struct comm *group, const struct ops *ops,
         bool last = step == group->size - 1;
         if (!last) TRY(shift_keys(&r, &keys, step));
         TRY(attend_to_keys(&r, io, step, out));
-        if (!last) TRY(wait_keys(&r, &keys));
+        if (!last) TRY(wait_shift(&r, &keys));
     }
     struct cast all = {.n = r.N * r.Q, .to = attention->dtype};
     if (attention->dtype != F32) TRY(cast(ops, &all, &(struct cast_io){out, io->out_BTHK}, queue));
@@ -229,20 +195,26 @@ static enum status backward_of_keys(const struct ring *r, const struct attention
     return STATUS_OK;
 }
 
-/* Adds what the ranks before have summed to this rank's gradients, and sends the sum on. */
-static enum status accumulate_and_send(const struct ring *r, struct ring_shift *p, int step,
-                                       const struct ring_gradients *s)
+/* Starts to send on the sum that includes the last step's gradients, and to receive what the ranks
+ * before have summed for the current keys. */
+static enum status shift_gradients(const struct ring *r, struct transfer *sums, int step,
+                                   const struct ring_gradients *s)
 {
-    struct transfer sums = {.dtype = F32, .count = r->N * 2 * r->P, .tag = TAG_GRADIENTS};
-    if (step > 1) {
-        struct cast add = {.n = sums.count, .accumulate = true};
-        struct cast_io io = {p->receive.x, s->keys[step % NUM_SUMS]};
-        TRY(shift_wait(r, &p->receive));
-        TRY(cast(r->ops, &add, &io, r->queue));
-        TRY(shift_wait(r, &p->send));
-    }
-    sums.x = s->keys[step % NUM_SUMS];
-    if (step < r->group->size) TRY(shift_send(r, p, sums));
+    *sums = (struct transfer){.kind = TRANSFER_shift,
+                              .dtype = F32,
+                              .count = r->N * 2 * r->P,
+                              .x = s->keys[(step - 1) % NUM_SUMS],
+                              .own = s->keys[(step + 1) % NUM_SUMS]};
+    TRY(start_shift(r, sums));
+    return STATUS_OK;
+}
+
+static enum status add_received(const struct ring *r, struct transfer *sums, int step,
+                                const struct ring_gradients *s)
+{
+    struct cast add = {.n = sums->count, .accumulate = true};
+    TRY(wait_shift(r, sums));
+    TRY(cast(r->ops, &add, &(struct cast_io){sums->own, s->keys[step % NUM_SUMS]}, r->queue));
     return STATUS_OK;
 }
 
@@ -268,23 +240,21 @@ enum status ring_backward(const struct comm *group, const struct ops *ops,
                           struct queue *queue)
 {
     struct ring r = {.group = group, .ops = ops, .attention = attention, .queue = queue};
-    struct ring_shift keys, gradients;
+    struct transfer keys, gradients;
     int size = group->size;
     ring_open(&r, io->start_BT, io->end_BT);
     struct ring_gradients s = alloc_gradients(&r);
-    struct transfer sums = {.dtype = F32, .count = r.N * 2 * r.P, .tag = TAG_GRADIENTS};
     TRY(pack(&r, io->k_BSGK, io->v_BSGK, r.keys[0]));
     TRY(shift_keys(&r, &keys, 0));
-    TRY(wait_keys(&r, &keys));
+    TRY(wait_shift(&r, &keys));
     for (int step = 1; step <= size; step++) {
         bool shifts = step < size - 1;
-        sums.x = s.keys[(step + 1) % NUM_SUMS];
         if (shifts) TRY(shift_keys(&r, &keys, step));
         if (step == size) TRY(pack(&r, io->k_BSGK, io->v_BSGK, r.keys[step % 2]));
-        if (step > 1) TRY(shift_receive(&r, &gradients, sums));
+        if (step > 1) TRY(shift_gradients(&r, &gradients, step, &s));
         TRY(backward_of_keys(&r, io, step, &s));
-        if (shifts) TRY(wait_keys(&r, &keys));
-        TRY(accumulate_and_send(&r, &gradients, step, &s));
+        if (shifts) TRY(wait_shift(&r, &keys));
+        if (step > 1) TRY(add_received(&r, &gradients, step, &s));
     }
     TRY(store_gradients(&r, io, &s));
     ring_close(&r);

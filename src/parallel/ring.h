@@ -20,9 +20,6 @@
 #include "comm/comm.h"
 #include "ops/attention.h"
 
-/* Declares to the group the messages that the ring sends and receives.  Collective. */
-enum status ring_declare_p2p(const struct comm *group);
-
 /* attention_forward and attention_backward for S == T local tokens of each row, of rows that the
  * group holds as a whole; causal, start and end are by position in the row.  For groups of two or
  * more.  Errors: those of the ops, and COMM. */

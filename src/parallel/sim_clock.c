@@ -31,7 +31,7 @@ void sim_clock_compute(struct sim_clock *c, enum dtype dtype, double flops, doub
 static double transfer_seconds(const struct hardware *h, const struct transfer *t,
                                const struct sim_group *group, double bytes, int *over)
 {
-    bool p2p = t->kind == TRANSFER_send || t->kind == TRANSFER_receive;
+    bool p2p = t->kind == TRANSFER_receive || t->kind == TRANSFER_shift;
     bool leaves_node = group->on_node < group->size;
     double links = group->on_node > 1 ? bytes / (h->node_bandwidth * SIM_CLOCK_LINK_EFFICIENCY) : 0;
     double network = leaves_node ? bytes / (h->network_bandwidth * SIM_CLOCK_LINK_EFFICIENCY) : 0;

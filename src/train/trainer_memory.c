@@ -6,7 +6,6 @@
 #include "metrics/memory.h"
 #include "optim/ema.h"
 #include "optim/muon.h"
-#include "parallel/ring.h"
 #include "tensor/device.h"
 #include "train/task_evaluator.h"
 #include "train/trainer.h"
@@ -487,7 +486,6 @@ enum status trainer_open(struct trainer *t, const struct config *c, const struct
     TRY_OUT(alloc_buffers(t, shape, &plan));
     TRY_OUT(connect_parts(t));
     TRY_OUT(pipeline_declare_p2p(&t->pipeline));
-    TRY_OUT(ring_declare_p2p(trainer_group(t, GROUP_cp)));
     TRY_OUT(register_memory(t, t->run.size));
     return STATUS_OK;
 out:

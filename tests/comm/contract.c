@@ -101,6 +101,21 @@ static enum status broadcast(const struct comm *c, const struct sizes *s)
     return STATUS_OK;
 }
 
+static enum status shift(const struct comm *c, const struct sizes *s)
+{
+    size_t bytes = s->count * dtype_bytes(s->dtype);
+    int before = (c->rank + c->size - 1) % c->size;
+    void *x = filled(s->dtype, c->rank, 0, s->count), *want = filled(s->dtype, before, 0, s->count);
+    void *got[2] = {heap(bytes + 1), heap(bytes + 1)};
+    struct transfer t[] = {{TRANSFER_shift, s->dtype, s->count, .x = x, .own = got[0]},
+                           {TRANSFER_shift, s->dtype, s->count, .x = x, .own = got[1]}};
+    for (int i = 0; i < 2; i++) TRY(comm_start(c, &t[i]));
+    for (int i = 0; i < 2; i++) TRY(comm_wait(&t[i]));
+    for (int i = 0; i < 2; i++) RANK_CHECK(!memcmp(got[i], want, bytes));
+    free(x), free(want), free(got[0]), free(got[1]);
+    return STATUS_OK;
+}
+
 /* Each rank sends to the next; a second message with another tag is received first. */
 static enum status sends_to_next(const struct comm *c, const struct sizes *s)
 {
@@ -145,6 +160,7 @@ WITH_EVERY_SIZE(all_gathers_every_part, all_gather)
 WITH_EVERY_SIZE(reduce_scatters_sums, reduce_scatter)
 WITH_EVERY_SIZE(all_reduces_sums, all_reduce)
 WITH_EVERY_SIZE(broadcasts_from_any_root, broadcast)
+WITH_EVERY_SIZE(shifts_around_the_ring, shift)
 WITH_EVERY_SIZE(sends_and_receives_by_tag, sends_to_next)
 
 /* Sums over pairs and then across pairs, compared with one sum over all four ranks. */
@@ -188,13 +204,14 @@ enum status contract_transfers_raw_bytes(const struct comm *c, void *context)
     enum { N = 1021 };
     size_t size = (size_t)c->size, mine = (size_t)c->rank;
     int next = (c->rank + 1) % c->size, before = (c->rank + c->size - 1) % c->size;
-    unsigned char *x = heap(size * N), root[N], out[N], in[N];
+    unsigned char *x = heap(size * N), root[N], out[N], in[N], shifted[N];
     (void)context;
     memset(x + mine * N, 0x81 + c->rank, N);
     memset(root, 0xFF - c->rank, N), memset(out, 0xF1 - c->rank, N), memset(in, 0, N);
     struct transfer t[] = {
         {TRANSFER_all_gather, .count = N, .x = x, .is_bytes = true},
         {TRANSFER_broadcast, .count = N, .x = root, .peer = c->size - 1, .is_bytes = true},
+        {TRANSFER_shift, .count = N, .x = out, .own = shifted, .is_bytes = true},
         {TRANSFER_send, .count = N, .x = out, .peer = next, .tag = 3, .is_bytes = true},
         {TRANSFER_receive, .count = N, .x = in, .peer = before, .tag = 3, .is_bytes = true},
     };
@@ -203,10 +220,12 @@ enum status contract_transfers_raw_bytes(const struct comm *c, void *context)
     for (int i = 0; i < num; i++) TRY(comm_wait(&t[i]));
     for (size_t i = 0; i < N; i++) {
         for (size_t r = 0; r < size; r++) RANK_CHECK(x[r * N + i] == 0x81 + (int)r);
-        RANK_CHECK(root[i] == 0xFF - (c->size - 1) && in[i] == 0xF1 - before);
+        RANK_CHECK(root[i] == 0xFF - (c->size - 1));
+        RANK_CHECK(in[i] == 0xF1 - before && shifted[i] == in[i]);
     }
     RANK_CHECK(c->counts->bytes[TRANSFER_all_gather] == (size - 1) * N);
     RANK_CHECK(c->counts->bytes[TRANSFER_receive] == N);
+    RANK_CHECK(c->counts->bytes[TRANSFER_shift] == N);
     free(x);
     return STATUS_OK;
 }

@@ -123,6 +123,7 @@ static enum status start(const struct comm *c, struct transfer *t)
         if (t->kind == TRANSFER_reduce_scatter)
             send_chunks(t, l, (size_t)l.to * t->count, t->count);
         if (t->kind == TRANSFER_broadcast && c->rank == t->peer) send_letter(c, l, t->x);
+        if (t->kind == TRANSFER_shift && l.to == (c->rank + 1) % c->size) send_letter(c, l, t->x);
         if (t->kind == TRANSFER_all_reduce) {
             size_t count = transfer_shard(t->count, c->size, l.to, &begin);
             send_chunks(t, l, begin, count);
@@ -180,6 +181,10 @@ static enum status wait(struct transfer *t)
     case TRANSFER_receive:
         l.number = (uint64_t)t->tag, l.is_p2p = true, l.from = t->peer;
         return receive_letter(c, l, t->x);
+    case TRANSFER_shift:
+        if (c->size == 1) memcpy(t->own, t->x, bytes);
+        l.from = (c->rank + c->size - 1) % c->size;
+        return c->size == 1 ? STATUS_OK : receive_letter(c, l, t->own);
     case TRANSFER_broadcast:
         l.from = t->peer;
         return c->rank == t->peer ? STATUS_OK : receive_letter(c, l, t->x);

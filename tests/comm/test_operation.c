@@ -72,6 +72,7 @@ TEST(operation_posts_the_messages_of_each_kind)
         {{TRANSFER_broadcast, F32, 3, .x = x, .peer = 1}, 3},
         {{TRANSFER_broadcast, F32, 3, .x = x, .peer = 0}, 1},
         {{TRANSFER_all_gather, F32, 3, .x = x}, 6},
+        {{TRANSFER_shift, F32, 3, .x = x, .own = work}, 2},
         {{TRANSFER_reduce_scatter, F32, 3, .x = x, .own = x, .work = work}, 6},
         {{TRANSFER_all_reduce, F32, 8, .x = x, .work = work}, 12},
     };

@@ -176,11 +176,10 @@ static enum status check_counts(const struct comm_counts *counts, const struct w
 {
     uint64_t hops = (uint64_t)size - 1, keys = B * (uint64_t)w->T * 2 * P;
     uint64_t bytes = dtype_bytes(w->dtype);
-    RANK_CHECK(counts->bytes[TRANSFER_receive] == hops * keys * (bytes + bytes + 4));
-    RANK_CHECK(counts->calls[TRANSFER_receive] == 3 * hops);
-    RANK_CHECK(counts->calls[TRANSFER_send] == 3 * hops);
+    RANK_CHECK(counts->bytes[TRANSFER_shift] == hops * keys * (bytes + bytes + 4));
+    RANK_CHECK(counts->calls[TRANSFER_shift] == 3 * hops);
     for (int k = 0; k < TRANSFER_COUNT; k++)
-        if (k != TRANSFER_send && k != TRANSFER_receive) RANK_CHECK(counts->calls[k] == 0);
+        if (k != TRANSFER_shift) RANK_CHECK(counts->calls[k] == 0);
     return STATUS_OK;
 }
 
@@ -199,7 +198,7 @@ static enum status attend(const struct comm *group, void *context)
     size_t scratch = queue->scratch.peak;
     arena_release(&queue->scratch);
     TRY(sizing_pass(group, &here, queue));
-    RANK_CHECK(queue->scratch.peak == scratch && group->counts->calls[TRANSFER_send] == 0);
+    RANK_CHECK(queue->scratch.peak == scratch && group->counts->calls[TRANSFER_shift] == 0);
     TRY(arena_init(&queue->scratch, scratch, NULL));
     TRY(forward_backward(group, &here, queue));
     TRY(check_counts(group->counts, &here, group->size));

@@ -84,7 +84,9 @@ TEST(sim_clock_divides_inter_node_traffic_among_the_ranks_of_a_node)
         {&near4, TRANSFER_all_gather, 1},     /* 1e8 of 1e8 */
         {&far4, TRANSFER_all_gather, 10},     /* 1e8 of 1e7 */
         {&both4, TRANSFER_reduce_scatter, 5}, /* two ranks share the load */
-        {&far4, TRANSFER_receive, 10},        {&near4, TRANSFER_receive, 1},
+        {&far4, TRANSFER_shift, 10},
+        {&far4, TRANSFER_receive, 10},
+        {&near4, TRANSFER_receive, 1},
         {&near4, TRANSFER_send, 0}, /* the receiver counts it */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

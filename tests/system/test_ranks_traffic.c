@@ -100,6 +100,7 @@ static size_t stage_received(const struct training *t)
 #define GATHER  TRANSFER_all_gather
 #define REDUCE  TRANSFER_reduce_scatter
 #define SUM     TRANSFER_all_reduce
+#define SHIFT   TRANSFER_shift
 #define RECEIVE TRANSFER_receive
 
 static const struct layout_of_ranks layouts[] = {
@@ -122,8 +123,8 @@ static const struct layout_of_ranks layouts[] = {
      {TP(2), NO_REDO},
      GROUP_tp,
      {{GATHER, crossed_by_gathers}, {REDUCE, crossed_by_sums}, {SUM, norms_summed}}},
-    {"CP 2", 2, {CP(2), NO_REDO}, GROUP_cp, {{RECEIVE, ring_received}}},
-    {"CP 4", 4, {CP(4), NO_REDO}, GROUP_cp, {{RECEIVE, ring_received}}},
+    {"CP 2", 2, {CP(2), NO_REDO}, GROUP_cp, {{SHIFT, ring_received}}},
+    {"CP 4", 4, {CP(4), NO_REDO}, GROUP_cp, {{SHIFT, ring_received}}},
     {"PP 2", 2, {PP(2)}, GROUP_pp, {{RECEIVE, stage_received}}},
     {"PP 4", 4, {PP(4)}, GROUP_pp, {{RECEIVE, stage_received}}},
     {.name = "HSDP 2 x 2 x TP 2", .ranks = 8, .settings = {COPIES(2), SHARD(2), TP(2)}},

@@ -188,6 +188,20 @@ bool communicator_abort_all(struct communicator *const *all, size_t count)
 
 /* --- transfers -------------------------------------------------------------------------------- */
 
+/* In a group call, so that no rank's send waits for its receive. */
+static ncclResult_t shift(const struct communicator *c, const struct transfer *t,
+                          ncclDataType_t type)
+{
+    int next = (c->rank + 1) % c->size, before = (c->rank + c->size - 1) % c->size;
+    ncclComm_t comm = handle_of(c);
+    ncclResult_t result = ncclGroupStart(), end;
+    if (result) return result;
+    result = ncclRecv(t->own, t->count, type, before, comm, c->stream.handle);
+    if (!result) result = ncclSend(t->x, t->count, type, next, comm, c->stream.handle);
+    end = ncclGroupEnd();
+    return result ? result : end;
+}
+
 static ncclResult_t issue(const struct communicator *c, const struct transfer *t, int peer)
 {
     ncclDataType_t type = t->is_bytes ? ncclUint8 : t->dtype == F32 ? ncclFloat32 : ncclBfloat16;
@@ -204,6 +218,7 @@ static ncclResult_t issue(const struct communicator *c, const struct transfer *t
         return ncclReduceScatter(x, t->own, n, type, ncclSum, comm, stream);
     case TRANSFER_all_reduce: return ncclAllReduce(x, x, n, type, ncclSum, comm, stream);
     case TRANSFER_broadcast: return ncclBroadcast(x, x, n, type, peer, comm, stream);
+    case TRANSFER_shift: return shift(c, t, type);
     case TRANSFER_send: return ncclSend(x, n, type, peer, comm, stream);
     case TRANSFER_receive: return ncclRecv(x, n, type, peer, comm, stream);
     case TRANSFER_COUNT: break;

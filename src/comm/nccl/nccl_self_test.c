@@ -5,19 +5,21 @@
 
 enum { COUNT = 100003 };
 
+static bool is_in_place(enum transfer_kind kind)
+{
+    return kind != TRANSFER_send && kind != TRANSFER_shift && kind != TRANSFER_reduce_scatter;
+}
+
 /* `from` and `to` are device buffers of COUNT elements.  A send needs its receive in one group. */
 static enum status issue_kind(struct communicator *c, enum transfer_kind kind, float *from,
                               float *to)
 {
-    struct transfer t = {kind, F32, COUNT, .x = kind == TRANSFER_reduce_scatter ? from : to};
+    struct transfer t = {kind, F32, COUNT, .x = is_in_place(kind) ? to : from};
     struct transfer receive = {TRANSFER_receive, F32, COUNT, .x = to};
     enum status st = STATUS_OK;
     t.own = to;
     TRY(communicator_group_start());
-    if (kind == TRANSFER_send) {
-        t.x = from;
-        st = communicator_issue(c, &receive, 0);
-    }
+    if (kind == TRANSFER_send) st = communicator_issue(c, &receive, 0);
     if (!st) st = communicator_issue(c, &t, 0);
     TRY(communicator_group_end(st));
     return STATUS_OK;
@@ -30,11 +32,10 @@ static enum status check_kind(struct communicator *c, enum transfer_kind kind, f
     struct queue *queue = c->stream.queue;
     struct side_stream_event done;
     float *from = device, *to = device + COUNT;
-    bool in_place = kind != TRANSFER_send && kind != TRANSFER_reduce_scatter;
     for (int i = 0; i < COUNT; i++) host[i] = (float)(i * ((int)kind + 1));
     TRY(queue_copy(queue, from, host, COUNT * sizeof *host));
     TRY(queue_zero(queue, to, COUNT * sizeof *host));
-    if (in_place) TRY(queue_copy(queue, to, from, COUNT * sizeof *host));
+    if (is_in_place(kind)) TRY(queue_copy(queue, to, from, COUNT * sizeof *host));
     TRY(side_stream_event_open(&done));
     enum status st = side_stream_wait_queue(&c->stream);
     if (!st) st = issue_kind(c, kind, from, to);

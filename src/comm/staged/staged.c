@@ -10,7 +10,7 @@
 /* A transfer of the wrapped group, and its staging buffer; reused when the transfer is over. */
 struct staged_transfer {
     struct transfer inner;
-    struct arena memory; /* x, then work */
+    struct arena memory; /* x, a shift's own, then work */
     bool in_flight;
     struct staged_transfer *next;
 };
@@ -34,6 +34,12 @@ static size_t x_bytes(const struct comm *c, const struct transfer *t)
     return part_bytes(t) * (parts ? (size_t)c->size : 1);
 }
 
+/* Where the staging buffer, which begins with x, has what this rank receives as its own. */
+static size_t own_offset(const struct comm *c, const struct transfer *t)
+{
+    return part_bytes(t) * (t->kind == TRANSFER_shift ? 1 : (size_t)c->rank);
+}
+
 /* The part of x that other ranks read. */
 static struct staged_range range_to_send(const struct comm *c, const struct transfer *t)
 {
@@ -44,6 +50,7 @@ static struct staged_range range_to_send(const struct comm *c, const struct tran
     case TRANSFER_receive: return (struct staged_range){0, 0};
     case TRANSFER_reduce_scatter:
     case TRANSFER_all_reduce:
+    case TRANSFER_shift:
     case TRANSFER_send:
     case TRANSFER_COUNT: break;
     }
@@ -68,7 +75,10 @@ static enum status copy_to_device(const struct staged_group *g, const struct tra
         TRY(queue_copy(g->queue, x + mine + part, host + mine + part,
                        x_bytes(&g->wrapped, t) - mine - part));
         break;
-    case TRANSFER_reduce_scatter: TRY(queue_copy(g->queue, t->own, host + mine, part)); break;
+    case TRANSFER_reduce_scatter:
+    case TRANSFER_shift:
+        TRY(queue_copy(g->queue, t->own, host + own_offset(&g->wrapped, t), part));
+        break;
     case TRANSFER_broadcast:
         if (g->wrapped.rank != t->peer) TRY(queue_copy(g->queue, x, host, part));
         break;
@@ -103,15 +113,16 @@ static enum status acquire(struct staged_group *g, size_t bytes, struct staged_t
 static enum status start(const struct comm *c, struct transfer *t)
 {
     struct staged_group *g = c->group;
-    size_t bytes = x_bytes(c, t), part = part_bytes(t);
+    size_t bytes = x_bytes(c, t);
     size_t work = transfer_work_bytes(t->kind, t->dtype, t->count, c->size);
     struct arena sizes = {0};
     struct staged_transfer *s;
     if (c->size == 1) {
-        bool moves = t->kind == TRANSFER_reduce_scatter && t->own != t->x;
-        if (moves) TRY(queue_copy(g->queue, t->own, t->x, part));
+        size_t moved = transfer_bytes_to_own(t);
+        if (moved) TRY(queue_copy(g->queue, t->own, t->x, moved));
         return STATUS_OK;
     }
+    if (t->kind == TRANSFER_shift) bytes += part_bytes(t); /* own */
     arena_alloc(&sizes, bytes, 1), arena_alloc(&sizes, work, 1);
     TRY(acquire(g, sizes.peak + 1, &s)); /* an empty transfer needs an address, too */
     char *host = arena_alloc(&s->memory, bytes, 1);
@@ -119,7 +130,7 @@ static enum status start(const struct comm *c, struct transfer *t)
     s->inner = *t;
     s->inner.comm = &g->wrapped, s->inner.x = host;
     s->inner.work = work ? arena_alloc(&s->memory, work, 1) : NULL;
-    if (t->kind == TRANSFER_reduce_scatter) s->inner.own = host + (size_t)c->rank * part;
+    if (t->own) s->inner.own = host + own_offset(c, t);
     TRY(g->wrapped.transport->start(&g->wrapped, &s->inner));
     s->in_flight = true;
     t->in_flight = s;
