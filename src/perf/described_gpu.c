@@ -47,13 +47,14 @@ void described_gpu_add_context(struct memory_plan *plan)
 void described_gpu_add_communicators(const struct device_config *c, const struct mesh *mesh,
                                      struct memory_plan *plan)
 {
-    static const enum group of_tensors[] = {GROUP_replicate, GROUP_shard, GROUP_cp, GROUP_tp};
+    static const enum group of_tensors[] = {GROUP_replicate, GROUP_shard, GROUP_tp};
     bool is_aws = hardware_row((enum hardware_row)c->hardware)->vendor == VENDOR_aws;
     if (c->comm == DEVICE_COMM_staged || is_aws) return;
     for (size_t i = 0; i < sizeof of_tensors / sizeof *of_tensors; i++)
         if (mesh_group_size(mesh, of_tensors[i]) > 1)
             plan->bytes[MEMORY_communication] += COMMUNICATOR_BYTES;
-    /* A ring sends and receives keys and gradients; a pipeline, inputs of forward and backward. */
+    /* A ring's shifts have as many buffers as two sends and two receives (nccl_wrap); a pipeline
+     * sends and receives inputs of forward and backward. */
     bool has_ring = mesh->degree[AXIS_cp] > 1, has_pipeline = mesh->degree[AXIS_pp] > 1;
     plan->bytes[MEMORY_communication] += 4 * CHANNEL_BYTES * ((size_t)has_ring + has_pipeline);
 }

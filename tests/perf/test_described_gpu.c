@@ -113,12 +113,18 @@ TEST(described_gpu_counts_its_context_and_a_communicator_per_group)
     const char *const one[] = {MODEL, "device.hardware=h100"};
     const char *const tp[] = {MODEL, "device.hardware=h100",
                               "parallelism.tensor_parallel_degree=2"};
+    const char *const cp[] = {MODEL, "device.hardware=h100",
+                              "parallelism.context_parallel_degree=2"};
+    const char *const pp[] = {MODEL, "device.hardware=h100",
+                              "parallelism.pipeline_parallel_degree=2"};
     const char *const staged[] = {MODEL, "device.hardware=h100", "device.comm=staged"};
     struct memory_plan alone = plan_on_gpu(one, MODEL_COUNT + 1, 1);
     struct memory_plan both = plan_on_gpu(tp, MODEL_COUNT + 2, 4);
     CHECK(alone.bytes[MEMORY_context] >= 512 << 20 && !alone.bytes[MEMORY_communication]);
     size_t each = plan_on_gpu(one, MODEL_COUNT + 1, 2).bytes[MEMORY_communication];
     CHECK(each > 0 && both.bytes[MEMORY_communication] == 2 * each);
+    size_t ring = plan_on_gpu(cp, MODEL_COUNT + 2, 2).bytes[MEMORY_communication] - each;
+    CHECK(ring > 0 && ring == plan_on_gpu(pp, MODEL_COUNT + 2, 2).bytes[MEMORY_communication]);
     CHECK(!plan_on_gpu(staged, MODEL_COUNT + 2, 2).bytes[MEMORY_communication]);
 }
 
