@@ -26,6 +26,9 @@
 
 enum reduction { REDUCE_SUM, REDUCE_MAX, REDUCE_MIN };
 
+/* Which transfers a group makes. */
+enum comm_use { COMM_ALL, COMM_ONLY_SHIFTS, COMM_ONLY_MESSAGES };
+
 /* One end of a point-to-point message: the other rank, and the tag. */
 struct p2p_message {
     int peer, tag;

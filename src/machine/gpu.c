@@ -100,9 +100,9 @@ enum status gpu_machine_open(struct machine *m, const struct device_config *c, i
     return STATUS_OK;
 }
 
-static enum status wrap_staged(struct comm *c, const char *name, void *queue)
+static enum status wrap_staged(struct comm *c, const char *name, enum comm_use use, void *queue)
 {
-    (void)name;
+    (void)name, (void)use;
     return staged_wrap(c, queue);
 }
 
@@ -117,9 +117,9 @@ static void warn_of_staging(const struct machine *m, const char *why)
 #if LLAMERO_NCCL
 enum { TRANSFER_TIMEOUT_S = 1800 }; /* then the missing ranks count as failed */
 
-static enum status wrap_nccl(struct comm *c, const char *name, void *nccl)
+static enum status wrap_nccl(struct comm *c, const char *name, enum comm_use use, void *nccl)
 {
-    return nccl_wrap(c, nccl, name);
+    return nccl_wrap(c, nccl, name, use);
 }
 
 static enum status check_own_gpus(const struct machine *m)

@@ -16,14 +16,22 @@ out:
 }
 
 enum status groups_wrap_device(struct groups *g,
-                               enum status (*wrap)(struct comm *c, const char *name, void *context),
+                               enum status (*wrap)(struct comm *c, const char *name,
+                                                   enum comm_use use, void *context),
                                void *context)
 {
-    static const enum group of_tensors[] = {GROUP_pp, GROUP_replicate, GROUP_shard, GROUP_cp,
-                                            GROUP_tp};
+    static const struct {
+        enum group group;
+        enum comm_use use;
+    } of_tensors[] = {{GROUP_pp, COMM_ONLY_MESSAGES},
+                      {GROUP_replicate, COMM_ALL},
+                      {GROUP_shard, COMM_ALL},
+                      {GROUP_cp, COMM_ONLY_SHIFTS},
+                      {GROUP_tp, COMM_ALL}};
     for (size_t i = 0; i < sizeof of_tensors / sizeof *of_tensors; i++) {
-        struct comm *c = &g->of[of_tensors[i]];
-        if (c->size > 1) TRY(wrap(c, mesh_group_name(of_tensors[i]), context));
+        enum group group = of_tensors[i].group;
+        struct comm *c = &g->of[group];
+        if (c->size > 1) TRY(wrap(c, mesh_group_name(group), of_tensors[i].use, context));
     }
     return STATUS_OK;
 }

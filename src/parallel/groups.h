@@ -13,9 +13,11 @@ struct groups {
 /* Creates every group that this rank is in.  Collective over `world`. */
 enum status groups_open(struct groups *g, const struct mesh *m, const struct comm *world);
 /* Lets `wrap` make the groups that tensors of the model are sent over, pp to tp, transfer device
- * memory (staged.h, nccl.h); the others transfer host memory.  Skips groups of one.  Collective. */
+ * memory (staged.h, nccl.h); the others transfer host memory.  Those split from one of them may
+ * make all transfers.  Skips groups of one.  Collective. */
 enum status groups_wrap_device(struct groups *g,
-                               enum status (*wrap)(struct comm *c, const char *name, void *context),
+                               enum status (*wrap)(struct comm *c, const char *name,
+                                                   enum comm_use use, void *context),
                                void *context);
 void groups_close(struct groups *g);
 /* Simulated groups, for planning on a single rank: sizes and ranks are the mesh's, transfers are

@@ -35,9 +35,9 @@ static void fill_batch(struct batch *b, int V, int step)
     b->valid = (int64_t)tokens;
 }
 
-static enum status over_staged(struct comm *c, const char *name, void *queue)
+static enum status over_staged(struct comm *c, const char *name, enum comm_use use, void *queue)
 {
-    (void)name;
+    (void)name, (void)use;
     return staged_wrap(c, queue);
 }
 

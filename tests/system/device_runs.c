@@ -19,15 +19,15 @@ struct device_run_settings {
     enum device_run how;
 };
 
-static enum status over_staged(struct comm *c, const char *name, void *queue)
+static enum status over_staged(struct comm *c, const char *name, enum comm_use use, void *queue)
 {
-    (void)name;
+    (void)name, (void)use;
     return staged_wrap(c, queue);
 }
 
-static enum status over_nccl(struct comm *c, const char *name, void *nccl)
+static enum status over_nccl(struct comm *c, const char *name, enum comm_use use, void *nccl)
 {
-    return nccl_wrap(c, nccl, name);
+    return nccl_wrap(c, nccl, name, use);
 }
 
 static enum status run_rank(const struct comm *world, void *context)

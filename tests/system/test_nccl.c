@@ -2,7 +2,13 @@
  * (comm/nccl/stub.h), has the bits of a run on the host, since the stub sums in the order of
  * comm.h.  That it ends shows that nothing deadlocks. */
 // SPDX-License-Identifier: Apache-2.0
+#include "backends/cpu/cpu.h"
+#include "comm/nccl/nccl.h"
 #include "comm/nccl/stub.h"
+#include "comm/ranks.h"
+#include "parallel/groups.h"
+#include "parallel/pipeline.h"
+#include "parallel/replicas.h"
 #include "system/device_runs.h"
 #include "system/layouts.h"
 #include "system/runs.h"
@@ -39,8 +45,8 @@ TEST(a_run_over_nccl_has_the_bits_of_a_run_on_the_host)
     }
 }
 
-/* Two ranks, each with a stream of the group, and one for messages sent and received in each
- * direction: streams of eight stages each would share hardware queues. */
+/* Two ranks, each with one for messages sent and received in each direction.  Eight stages of a
+ * rank with streams of their own would share hardware queues. */
 TEST(stages_of_a_rank_share_streams)
 {
     const char *settings[] = {SHORT,
@@ -53,7 +59,78 @@ TEST(stages_of_a_rank_share_streams)
     runs_write_corpus(corpus, 60000);
     int opened = stub_counts().opened;
     device_run_train(OVER_NCCL, 2, settings, corpus, test_folder());
-    CHECK(stub_counts().opened - opened == 2 * (1 + 4));
+    CHECK(stub_counts().opened - opened == 2 * 4);
+}
+
+struct layout_streams {
+    int degree[AXIS_COUNT];
+    bool tied;
+    int kv_heads, chunks;
+    int most; /* streams of any rank, those of the library among them */
+};
+
+static enum status wrap(struct comm *c, const char *name, enum comm_use use, void *nccl)
+{
+    return nccl_wrap(c, nccl, name, use);
+}
+
+/* Opens what a run does. */
+static enum status count_in_groups(const struct layout_streams *l, const struct groups *g,
+                                   struct nccl *nccl)
+{
+    const struct comm *pp = &g->of[GROUP_pp], *world = &g->of[GROUP_world];
+    struct model_shape shape = {.G = l->kv_heads, .tied = l->tied};
+    struct pipeline p = {.group = pp, .schedule = {SCHEDULE_1F1B, pp->size, l->chunks, 8}};
+    struct comm kv_head_peers, embedding_peers;
+    TRY(replicas_split_groups(&g->of[GROUP_tp], pp, &shape, &kv_head_peers, &embedding_peers));
+    TRY(pipeline_declare_p2p(&p));
+    int64_t streams = nccl_num_streams(nccl), most = streams;
+    TRY(comm_all_reduce_int64(world, REDUCE_SUM, &streams, 1));
+    TRY(comm_all_reduce_int64(world, REDUCE_MAX, &most, 1));
+    struct stub_counts now = stub_counts();
+    TRY(comm_all_reduce_int64(world, REDUCE_SUM, (int64_t[]){0}, 1)); /* nobody closes before */
+    RANK_CHECK(most == l->most);
+    RANK_CHECK(streams == 3 * world->size + now.streams + 2 * now.comms);
+    comm_release(&embedding_peers), comm_release(&kv_head_peers);
+    return STATUS_OK;
+}
+
+static enum status count_on_rank(const struct comm *world, void *layout)
+{
+    const struct layout_streams *l = layout;
+    struct queue *queue;
+    struct nccl *nccl;
+    struct groups groups;
+    struct mesh mesh;
+    memcpy(mesh.degree, l->degree, sizeof mesh.degree);
+    mesh_set_rank(&mesh, world->rank);
+    TRY(cpu_queue_open(&queue, 1, 0));
+    TRY(groups_open(&groups, &mesh, world));
+    TRY(nccl_open(&nccl, queue, 1000));
+    TRY(groups_wrap_device(&groups, wrap, nccl));
+    TRY(count_in_groups(l, &groups, nccl));
+    groups_close(&groups);
+    nccl_close(nccl);
+    cpu_queue_close(queue);
+    return STATUS_OK;
+}
+
+/* Three of the queue; three of each group that makes collectives or shifts, and of each channel;
+ * two of each group split from another. */
+TEST(a_rank_has_at_most_31_streams_whatever_the_layout)
+{
+    struct layout_streams layouts[] = {
+        {{2, 1, 1, 1, 2}, true, 8, 2, 3 + 3 * (1 + 4) + 2}, /* pp 2, tp 2, tied */
+        {{1, 1, 1, 1, 4}, false, 2, 1, 3 + 3 + 2},          /* ranks share key/value heads */
+        {{1, 1, 2, 2, 1}, false, 8, 1, 3 + 3 * 2},          /* shard and cp */
+        {{3, 1, 1, 2, 1}, false, 8, 1, 3 + 3 * (2 + 4)},    /* the middle stage of pp, shard, cp */
+        {{2, 2, 2, 2, 2}, true, 1, 2, 31},
+    };
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        int ranks = 1;
+        for (enum axis a = 0; a < AXIS_COUNT; a++) ranks *= layouts[i].degree[a];
+        CHECK_STATUS(OK, ranks_run(ranks, count_on_rank, &layouts[i]));
+    }
 }
 
 /* NCCL takes sums in an order of its own; staged transfers do not. */

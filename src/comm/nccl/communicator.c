@@ -46,43 +46,34 @@ enum status communicator_id(unsigned char id[COMMUNICATOR_ID_BYTES])
     return STATUS_OK;
 }
 
-static enum status init(struct communicator *c, const unsigned char id[COMMUNICATOR_ID_BYTES],
-                        int max_blocks)
+static enum status init(struct communicator *c, const unsigned char id[COMMUNICATOR_ID_BYTES])
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId unique;
     memcpy(unique.internal, id, COMMUNICATOR_ID_BYTES);
-    if (max_blocks) config.maxCTAs = max_blocks, config.minCTAs = 1;
+    if (c->max_blocks) config.maxCTAs = c->max_blocks, config.minCTAs = 1;
     ncclResult_t result =
         ncclCommInitRankConfig((ncclComm_t *)&c->handle, c->size, unique, c->rank, &config);
     TRY(check(c, "opening", result));
     return STATUS_OK;
 }
 
-enum status communicator_open(struct communicator_init *inits, int count, int max_blocks,
-                              struct queue *queue)
+static enum status open_stream(struct communicator *c, struct queue *queue)
 {
-    enum status st = STATUS_OK;
-    for (int i = 0; i < count; i++) TRY(side_stream_open(&inits[i].communicator->stream, queue));
-    TRY(communicator_group_start());
-    for (int i = 0; i < count && !st; i++)
-        st = init(inits[i].communicator, inits[i].id, max_blocks);
-    ncclResult_t end = ncclGroupEnd();
-    TRY(st);
-    TRY(check(count ? inits[0].communicator : NULL, "opening", end));
+    if (!c->is_on_queue) return side_stream_open(&c->stream, queue);
+    side_stream_use_queue(&c->stream, queue);
     return STATUS_OK;
 }
 
-enum status communicator_split(struct communicator *c, int color, int key, struct communicator *out)
+enum status communicator_open(struct communicator_init *inits, int count, struct queue *queue)
 {
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    ncclComm_t part = NULL;
-    config.splitShare = 0;
-    if (color < 0) color = NCCL_SPLIT_NOCOLOR;
-    TRY(check(c, "splitting", ncclCommSplit(handle_of(c), color, key, &part, &config)));
-    if (!part) return STATUS_OK;
-    out->handle = part;
-    TRY(side_stream_open(&out->stream, c->stream.queue));
+    enum status st = STATUS_OK;
+    for (int i = 0; i < count; i++) TRY(open_stream(inits[i].communicator, queue));
+    TRY(communicator_group_start());
+    for (int i = 0; i < count && !st; i++) st = init(inits[i].communicator, inits[i].id);
+    ncclResult_t end = ncclGroupEnd();
+    TRY(st);
+    TRY(check(count ? inits[0].communicator : NULL, "opening", end));
     return STATUS_OK;
 }
 

@@ -1,7 +1,10 @@
 /* communicator.h (comm/nccl) -- a communicator of NCCL or RCCL, and the side stream it works on.
  *
- * Ranks    Opening and splitting are collective.  Communicators share no resources of the library
- *          (splitShare = 0), so work on one never waits for work on another.
+ * Streams  The library opens COMMUNICATOR_STREAMS more (commAlloc in its init.cc): one waits for
+ *          the end of each transfer, the other has work while connections are made.
+ * Ranks    Opening is collective.  Communicators share no resources of the library (ncclCommSplit
+ *          could share these streams, so that transfers of different communicators would wait for
+ *          each other), so work on one never waits for work on another.
  * Errors   COMM: the library reports an error; the message has its text.  DEVICE: see
  *          side_stream.h. */
 // SPDX-License-Identifier: Apache-2.0
@@ -12,9 +15,11 @@
 
 #include <stdbool.h>
 
-enum { COMMUNICATOR_ID_BYTES = 128 };
+enum { COMMUNICATOR_ID_BYTES = 128, COMMUNICATOR_STREAMS = 2 };
 
 struct communicator {
+    int max_blocks;   /* multiprocessors of one transfer; 0: the library's default */
+    bool is_on_queue; /* transfers run on the queue's stream, not on one of their own */
     const char *name; /* of its group, for messages */
     int rank, size;
     int close_s;  /* seconds that closing or aborting it may take; 0: COMMUNICATOR_CLOSE_S */
@@ -27,18 +32,12 @@ extern const char communicator_library[]; /* "NCCL", "RCCL" */
 /* A unique id for a new communicator: one rank makes it, and all ranks need it to open. */
 enum status communicator_id(unsigned char id[COMMUNICATOR_ID_BYTES]);
 
-/* Opens several at once; other ranks may list theirs in another order.  max_blocks: streaming
- * multiprocessors that one transfer may occupy; 0: the library's default. */
+/* Opens several at once; other ranks may list theirs in another order. */
 struct communicator_init {
-    struct communicator *communicator; /* name, rank and size are set */
+    struct communicator *communicator; /* the fields above `handle` are set */
     unsigned char id[COMMUNICATOR_ID_BYTES];
 };
-enum status communicator_open(struct communicator_init *inits, int count, int max_blocks,
-                              struct queue *queue);
-/* Ranks of the same color form a communicator, ordered by key; color < 0: this rank joins none.
- * out: name, rank and size are set. */
-enum status communicator_split(struct communicator *c, int color, int key,
-                               struct communicator *out);
+enum status communicator_open(struct communicator_init *inits, int count, struct queue *queue);
 /* Closing and aborting wait until all ranks of the host do the same: their proxy threads end
  * together (NCCL's user guide: ncclCommDestroy is an intra-node collective call).  A rank that has
  * failed may be the only one, so they wait for at most close_s (abort_all: that of the

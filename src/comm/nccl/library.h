@@ -31,9 +31,6 @@ enum status library_open_nccl(void);
     F(ncclResult_t, ncclCommInitRankConfig,                                                        \
       (ncclComm_t * out, int size, ncclUniqueId id, int rank, ncclConfig_t *config),               \
       (out, size, id, rank, config))                                                               \
-    F(ncclResult_t, ncclCommSplit,                                                                 \
-      (ncclComm_t comm, int color, int key, ncclComm_t *out, ncclConfig_t *config),                \
-      (comm, color, key, out, config))                                                             \
     F(ncclResult_t, ncclCommDestroy, (ncclComm_t comm), (comm))                                    \
     F(ncclResult_t, ncclCommAbort, (ncclComm_t comm), (comm))                                      \
     F(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t * error), (comm, error)) \

@@ -18,7 +18,7 @@ struct nccl {
     struct queue *queue;
     struct watchdog *watchdog;
     bool leaves; /* a communicator could not be closed: the others are left, without waiting */
-    int num_message_groups; /* that have channels */
+    int num_communicators, num_side_streams, num_channels; /* open now */
 };
 
 /* A user buffer that is registered with the library. */
@@ -31,7 +31,8 @@ struct nccl_group {
     struct comm host; /* comm/staged over the wrapped group; owned */
     struct nccl *n;
     const char *name;
-    struct communicator communicator; /* not open in a group of one */
+    enum comm_use use;
+    struct communicator communicator; /* not open in a group of one, or for messages only */
     struct p2p_channel *channels;     /* owned */
     struct nccl_buffer *buffers;      /* owned */
 };
@@ -62,7 +63,10 @@ void nccl_close(struct nccl *n)
 static struct communicator *route(struct nccl_group *g, const struct transfer *t, int *peer)
 {
     *peer = t->peer;
-    if (t->kind != TRANSFER_send && t->kind != TRANSFER_receive) return &g->communicator;
+    bool is_message = t->kind == TRANSFER_send || t->kind == TRANSFER_receive;
+    BUG_IF(!is_message && g->use == COMM_ONLY_MESSAGES);
+    BUG_IF(!is_message && t->kind != TRANSFER_shift && g->use == COMM_ONLY_SHIFTS);
+    if (!is_message) return &g->communicator;
     struct p2p_channel *c = p2p_channel_find(g->channels, t);
     *peer = t->kind == TRANSFER_send; /* the receiver is rank 1 of a channel, the sender rank 0 */
     return c ? &c->communicator : NULL;
@@ -165,37 +169,34 @@ static enum status host_group(const struct comm *c, const struct comm **out)
 
 /* --- groups -------------------------------------------------------------------------------- */
 
-static struct comm group_new(const struct comm *host, struct nccl *n, const char *name);
-
-static enum status split_communicator(struct nccl_group *g, int color, int key,
-                                      struct nccl_group *out)
-{
-    if (g->host.size == 1) return STATUS_OK;
-    TRY(watchdog_enter(g->n->watchdog, &g->communicator, "splitting"));
-    enum status st = communicator_split(&g->communicator, out->host.size > 1 ? color : -1, key,
-                                        &out->communicator);
-    st = watchdog_leave(g->n->watchdog, st);
-    if (st) (void)communicator_abort(&out->communicator), communicator_leave(&out->communicator);
-    TRY(st);
-    if (out->host.size > 1) watchdog_add(g->n->watchdog, &out->communicator);
-    return STATUS_OK;
-}
+static struct comm group_new(const struct comm *host, struct nccl *n, const char *name,
+                             enum comm_use use);
+static enum status open_communicator(struct nccl_group *g);
 
 static enum status split(const struct comm *c, int color, int key, struct comm *out)
 {
-    struct nccl_group *g = group_of(c);
+    struct nccl_group *g = group_of(c), *part;
     struct comm host;
     TRY(comm_split(&g->host, color, key, &host));
-    *out = group_new(&host, g->n, g->name);
-    enum status st = split_communicator(g, color, key, group_of(out));
+    *out = group_new(&host, g->n, g->name, COMM_ALL);
+    part = group_of(out);
+    part->communicator.is_on_queue = true;
+    enum status st = comm_agree(&g->host, open_communicator(part));
     if (st) comm_release(out);
     return st;
+}
+
+/* Adds an open communicator to those that exist, or removes it (by -1). */
+static void count_communicator(struct nccl *n, const struct communicator *c, int by)
+{
+    n->num_communicators += by, n->num_side_streams += c->is_on_queue ? 0 : by;
 }
 
 static void close_communicator(struct nccl_group *g, struct communicator *c)
 {
     if (!c->handle && !c->stream.handle) return;
     watchdog_remove(g->n->watchdog, c);
+    count_communicator(g->n, c, -1);
     if (g->n->leaves)
         communicator_leave(c);
     else
@@ -245,6 +246,7 @@ static void release(struct comm *c)
     for (struct p2p_channel *i = g->channels, *next; i; i = next) {
         next = i->next;
         close_communicator(g, &i->communicator);
+        g->n->num_channels--;
         free(i);
     }
     close_communicator(g, &g->communicator);
@@ -252,23 +254,29 @@ static void release(struct comm *c)
     free(g);
 }
 
-/* A stream whose message waits for a rank may hold up another, on which that rank waits. */
-static void check_queues(struct nccl *n)
+int nccl_num_streams(const struct nccl *n)
+{
+    enum { OF_QUEUE = 3 }; /* its own, and two for copies */
+    return OF_QUEUE + n->num_side_streams + COMMUNICATOR_STREAMS * n->num_communicators;
+}
+
+/* Whether all streams will have hardware queues of their own when these are open, too. */
+static enum status check_queues(const struct nccl *n, int channels, int more_streams)
 {
     const char *set = getenv(nccl_queues_variable);
-    n->num_message_groups++;
-    if (n->num_message_groups == 2 && log_rank() <= 0)
-        log_line(LOG_WARN,
-                 "pipeline and context parallelism together use more streams than the %d hardware "
-                 "queues of a GPU: the run could hang where two share one; if it does, use one of "
-                 "them",
-                 NCCL_HARDWARE_QUEUES);
-    if (n->num_message_groups > 1) return;
-    if (set && strtol(set, NULL, 10) < NCCL_HARDWARE_QUEUES && log_rank() <= 0)
-        log_line(LOG_WARN,
-                 "%s=%s: pipelines and rings of ranks can hang where streams share a hardware "
-                 "queue: unset it, or set it to %d",
-                 nccl_queues_variable, set, NCCL_HARDWARE_QUEUES);
+    long queues = set ? strtol(set, NULL, 10) : NCCL_HARDWARE_QUEUES;
+    int streams = nccl_num_streams(n) + more_streams;
+    if (queues > NCCL_HARDWARE_QUEUES) queues = NCCL_HARDWARE_QUEUES;
+    if (!(n->num_channels + channels) || streams <= queues) return STATUS_OK;
+    if (queues < NCCL_HARDWARE_QUEUES)
+        FAIL(CONFIG,
+             "%s=%s: this rank of a pipeline uses %d streams, and could hang where two share a "
+             "hardware queue: unset it, or set it to %d",
+             nccl_queues_variable, set, streams, NCCL_HARDWARE_QUEUES);
+    FAIL(UNSUPPORTED,
+         "this rank of a pipeline uses %d streams, more than the %d hardware queues of a GPU, and "
+         "could hang where two share one: set device.comm = \"staged\"",
+         streams, NCCL_HARDWARE_QUEUES);
 }
 
 static enum status declare_p2p(const struct comm *c, const struct p2p_message *sends, int num_sends,
@@ -277,22 +285,49 @@ static enum status declare_p2p(const struct comm *c, const struct p2p_message *s
     struct nccl_group *g = group_of(c);
     struct p2p_channel *old = g->channels;
     struct p2p_messages messages = {sends, receives, num_sends, num_receives};
-    if (!old && (num_sends || num_receives)) check_queues(g->n);
+    int missing = p2p_channel_count_missing(old, &messages);
+    TRY(comm_agree(&g->host, check_queues(g->n, missing, missing * (1 + COMMUNICATOR_STREAMS))));
     TRY(watchdog_enter(g->n->watchdog, &g->communicator, "opening channels"));
     enum status st = p2p_channel_open(&g->channels, &g->host, g->name, g->n->queue, &messages);
     st = watchdog_leave(g->n->watchdog, st);
-    for (struct p2p_channel *i = g->channels; i != old; i = i->next)
+    for (struct p2p_channel *i = g->channels; i != old; i = i->next) {
         watchdog_add(g->n->watchdog, &i->communicator);
+        count_communicator(g->n, &i->communicator, 1);
+        g->n->num_channels++;
+    }
     return st;
 }
 
-static enum status open_communicator(struct nccl *n, struct communicator_init *init)
+static enum status open_init(struct nccl *n, struct communicator_init *init)
 {
     TRY(watchdog_enter(n->watchdog, init->communicator, "opening"));
-    return watchdog_leave(n->watchdog, communicator_open(init, 1, 0, n->queue));
+    return watchdog_leave(n->watchdog, communicator_open(init, 1, n->queue));
 }
 
-static struct comm group_new(const struct comm *host, struct nccl *n, const char *name)
+/* Bootstrap: rank 0's ncclUniqueId is broadcast over the wrapped group (MPI), then all ranks create
+ * the communicator from it. */
+static enum status open_communicator(struct nccl_group *g)
+{
+    const struct comm *c = &g->host;
+    struct communicator_init init = {.communicator = &g->communicator};
+    if (c->size == 1 || g->use == COMM_ONLY_MESSAGES) return STATUS_OK;
+    enum status st = check_queues(g->n, 0, COMMUNICATOR_STREAMS + !g->communicator.is_on_queue);
+    if (!st && c->rank == 0) st = communicator_id(init.id);
+    TRY(comm_agree(c, st));
+    TRY(comm_broadcast_bytes(c, 0, init.id, sizeof init.id));
+    st = comm_agree(c, open_init(g->n, &init));
+    if (st) { /* this rank may have opened its own */
+        (void)communicator_abort(&g->communicator);
+        communicator_leave(&g->communicator);
+    }
+    TRY(st);
+    watchdog_add(g->n->watchdog, &g->communicator);
+    count_communicator(g->n, &g->communicator, 1);
+    return STATUS_OK;
+}
+
+static struct comm group_new(const struct comm *host, struct nccl *n, const char *name,
+                             enum comm_use use)
 {
     static const struct transport nccl = {.name = "nccl",
                                           .own_order = true,
@@ -304,33 +339,19 @@ static struct comm group_new(const struct comm *host, struct nccl *n, const char
                                           .declare_p2p = declare_p2p,
                                           .register_memory = register_memory};
     struct nccl_group *g = heap(sizeof *g);
-    *g = (struct nccl_group){.host = *host, .n = n, .name = name};
+    *g = (struct nccl_group){.host = *host, .n = n, .name = name, .use = use};
     g->communicator = (struct communicator){.name = name, .rank = host->rank, .size = host->size};
+    if (use == COMM_ONLY_SHIFTS) g->communicator.max_blocks = 2 * P2P_CHANNEL_BLOCKS;
     return (struct comm){host->rank, host->size, &nccl, g, host->counts};
 }
 
-/* Bootstrap: rank 0's ncclUniqueId is broadcast over the wrapped group (MPI), then all ranks create
- * the communicator from it. */
-enum status nccl_wrap(struct comm *c, struct nccl *n, const char *name)
+enum status nccl_wrap(struct comm *c, struct nccl *n, const char *name, enum comm_use use)
 {
-    struct communicator_init init;
-    struct comm wrapped;
-    enum status st = STATUS_OK;
-    if (c->size > 1) {
-        TRY(comm_agree(c, c->rank == 0 ? communicator_id(init.id) : STATUS_OK));
-        TRY(comm_broadcast_bytes(c, 0, init.id, sizeof init.id));
-    }
-    wrapped = group_new(c, n, name);
+    struct comm wrapped = group_new(c, n, name, use);
     struct nccl_group *g = group_of(&wrapped);
-    init.communicator = &g->communicator;
-    if (c->size > 1) st = comm_agree(c, open_communicator(n, &init));
-    if (st) { /* this rank may have opened its own */
-        (void)communicator_abort(&g->communicator);
-        communicator_leave(&g->communicator);
-        free(g);
-    }
+    enum status st = open_communicator(g);
+    if (st) free(g);
     TRY(st);
-    if (c->size > 1) watchdog_add(n->watchdog, &g->communicator);
     TRY(staged_wrap(&g->host, n->queue));
     *c = wrapped;
     return STATUS_OK;

@@ -15,6 +15,8 @@
  * Messages A declared message (comm_declare_p2p) has a channel, with its own stream and
  *          communicator, so a send delays only later messages of the same channel.  Other messages
  *          are staged through the host (comm/staged).
+ * Split    A group split from another makes its transfers on the queue's stream: its few are waited
+ *          for at once.
  * Errors   COMM: an error of the library; HANG: a timeout, or a transfer that is still in flight
  *          when memory or its group is released (watchdog.h).  After the first, every call fails
  *          with it, the collectives of host memory too.  If a call of the library does not return,
@@ -32,13 +34,21 @@ struct text;
  * comes first.  UNSUPPORTED: it is not installed, or too old. */
 enum status nccl_load(void);
 
-/* Hardware queues that a rank requests, so that no stream waits behind another, and the driver's
- * variable for their number, which it reads when it starts.  At most 32 exist, and more streams
- * than that share them.  A rank has up to 18: the queue's and two for copies, five of groups (pp,
- * replicate, shard, cp, tp) and two of ranks with the same heads or embedding, and of channels four
- * around a ring and four in a pipeline, whatever its schedule.  NCCL opens two streams more for
- * each communicator; they wait for the ends of transfers (its init.cc).  So a ring takes at most
- * 30, a pipeline 33 if each kind of group has several ranks, and both together 48. */
+/* Hardware queues that a rank requests, and the driver's variable for their number, which it reads
+ * when it starts.  At most 32 exist.  Streams that share one wait for each other in the order in
+ * which the host gave them work.
+ *
+ * Without channels that is harmless.  All ranks run the same step, so there is one order of all
+ * transfers, shifts included, in which each rank starts its own.  What a rank gives its streams
+ * waits only for what it gave them before, and for the same transfer on other ranks.  So the first
+ * transfer in that order that has not ended can always proceed.
+ *
+ * Stages of a pipeline have no such order: a receive that is posted early waits for a rank that may
+ * need this rank's result first.  There each stream needs a hardware queue of its own.  A rank has
+ * at most 31 streams (nccl_num_streams): the queue's and two for copies; three each for the groups
+ * replicate, shard, cp and tp and for four channels, whatever the schedule: their own and those of
+ * the library (communicator.h); and the library's two each for the ranks with the same key/value
+ * heads and for those with the same embedding. */
 enum { NCCL_HARDWARE_QUEUES = 32 };
 extern const char nccl_queues_variable[];
 
@@ -60,9 +70,12 @@ void nccl_close(struct nccl *n);
 
 /* Turns *c, a group that carries host memory, into such a group, and so all groups split from it.
  * It owns the wrapped group, and keeps its counts.  Collectives of host memory go to the wrapped
- * group.  `name` appears in messages and must outlive the group.  Collective.  On failure *c is
- * unchanged. */
-enum status nccl_wrap(struct comm *c, struct nccl *n, const char *name);
+ * group.  `name` appears in messages and must outlive the group.  A group of messages opens no
+ * communicator of its own; a shift occupies as many multiprocessors as two messages.  Collective.
+ * On failure *c is unchanged. */
+enum status nccl_wrap(struct comm *c, struct nccl *n, const char *name, enum comm_use use);
+/* Streams that this rank has now, those of the library among them. */
+int nccl_num_streams(const struct nccl *n);
 
 /* The first two ranks that share a device; -1, -1: each rank has its own.  Collective over a group
  * that carries host memory. */

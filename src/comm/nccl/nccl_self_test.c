@@ -64,7 +64,7 @@ enum status nccl_self_test(struct queue *queue)
     TRY(communicator_id(init.id));
     TRY_OUT(arena_init(&device, 2 * bytes, queue_device_allocator(queue)));
     TRY_OUT(arena_init(&host, bytes, NULL));
-    TRY_OUT(communicator_open(&init, 1, 0, queue));
+    TRY_OUT(communicator_open(&init, 1, queue));
     for (enum transfer_kind kind = 0; kind < TRANSFER_COUNT; kind++)
         if (kind != TRANSFER_receive)
             TRY_OUT(check_kind(&c, kind, (float *)(void *)device.base, (float *)(void *)host.base));

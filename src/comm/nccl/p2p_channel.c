@@ -89,8 +89,10 @@ static void add_channel(struct opening *o, enum transfer_kind kind, struct p2p_m
 {
     struct p2p_channel *c = heap(sizeof *c);
     *c = (struct p2p_channel){.kind = kind, .peer = m.peer, .tag = m.tag, .next = o->channels};
-    c->communicator =
-        (struct communicator){.name = o->name, .rank = kind == TRANSFER_receive, .size = 2};
+    c->communicator = (struct communicator){.name = o->name,
+                                            .rank = kind == TRANSFER_receive,
+                                            .size = 2,
+                                            .max_blocks = P2P_CHANNEL_BLOCKS};
     o->channels = c;
     o->inits[o->count].communicator = &c->communicator;
     memcpy(o->inits[o->count++].id, id, COMMUNICATOR_ID_BYTES);
@@ -160,7 +162,7 @@ out:
 
 static enum status open_all(const struct opening *o)
 {
-    TRY(communicator_open(o->inits, o->count, P2P_CHANNEL_BLOCKS, o->queue));
+    TRY(communicator_open(o->inits, o->count, o->queue));
     if (o->count) TRY(connect_all(o));
     return STATUS_OK;
 }
@@ -182,6 +184,16 @@ static int without_channel(const struct p2p_message *all, int count, enum transf
     int n = 0;
     for (int i = 0; i < count; i++)
         if (!find_channel(list, kind, all[i].peer, all[i].tag)) out[n++] = all[i];
+    return n;
+}
+
+int p2p_channel_count_missing(struct p2p_channel *list, const struct p2p_messages *m)
+{
+    int n = 0;
+    for (int i = 0; i < m->num_sends; i++)
+        n += !find_channel(list, TRANSFER_send, m->sends[i].peer, m->sends[i].tag);
+    for (int i = 0; i < m->num_receives; i++)
+        n += !find_channel(list, TRANSFER_receive, m->receives[i].peer, m->receives[i].tag);
     return n;
 }
 

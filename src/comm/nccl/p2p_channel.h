@@ -27,6 +27,8 @@ struct p2p_messages {
     const struct p2p_message *sends, *receives;
     int num_sends, num_receives;
 };
+/* How many of the messages have no channel yet. */
+int p2p_channel_count_missing(struct p2p_channel *list, const struct p2p_messages *m);
 /* Opens a channel for each message that has none yet, and prepends it to the list.  Collective over
  * `c`, of which only collectives of host memory are used.  On failure the list is unchanged.  COMM:
  * the library reports an error, or a receive has no send. */

@@ -41,10 +41,15 @@ enum status side_stream_open(struct side_stream *s, struct queue *queue)
     return STATUS_OK;
 }
 
+void side_stream_use_queue(struct side_stream *s, struct queue *queue)
+{
+    *s = (struct side_stream){.queue = queue, .handle = gpu_stream_of(queue), .is_queue = true};
+}
+
 void side_stream_close(struct side_stream *s)
 {
     destroy_event(&s->queue_event);
-    if (s->handle) (void)gpuStreamDestroy((gpu_stream)s->handle);
+    if (s->handle && !s->is_queue) (void)gpuStreamDestroy((gpu_stream)s->handle);
     s->handle = NULL;
 }
 
@@ -60,6 +65,7 @@ void side_stream_event_close(struct side_stream_event *e) { destroy_event(&e->ha
 enum status side_stream_wait_queue(struct side_stream *s)
 {
     gpu_event event = (gpu_event)s->queue_event;
+    if (s->is_queue) return STATUS_OK;
     GPU_TRY(gpuEventRecord(event, gpu_stream_of(s->queue)));
     GPU_TRY(gpuStreamWaitEvent((gpu_stream)s->handle, event));
     return STATUS_OK;

@@ -15,7 +15,8 @@
 
 struct side_stream {
     struct queue *queue; /* borrowed */
-    void *handle;        /* cudaStream_t or hipStream_t; owned */
+    void *handle;        /* cudaStream_t or hipStream_t; owned, unless is_queue */
+    bool is_queue;       /* it is the queue's own stream */
     void *queue_event;   /* marks how far the queue's stream has come; owned */
 };
 /* A point in a side stream's work; records of it can be repeated. */
@@ -24,6 +25,8 @@ struct side_stream_event {
 };
 
 enum status side_stream_open(struct side_stream *s, struct queue *queue);
+/* The queue's own stream: its work is in order with the queue's. */
+void side_stream_use_queue(struct side_stream *s, struct queue *queue);
 void side_stream_close(struct side_stream *s);
 enum status side_stream_event_open(struct side_stream_event *e);
 void side_stream_event_close(struct side_stream_event *e);

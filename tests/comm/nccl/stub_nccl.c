@@ -94,7 +94,7 @@ void stub_break(int rank, const char *error)
 
 /* --- collectives, on a stream's thread ----------------------------------------------------- */
 
-enum { GATHER, SCATTER, REDUCE, BROADCAST, SEND, RECEIVE, SPLIT };
+enum { GATHER, SCATTER, REDUCE, BROADCAST, SEND, RECEIVE };
 
 struct op {
     int kind, peer;
@@ -445,35 +445,6 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id,
     memcpy(&j->id, id.internal + 7, sizeof j->id);
     group.joinings = j;
     return flush();
-}
-
-struct split_args {
-    int color, key;
-};
-
-ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
-                           ncclConfig_t *config)
-{
-    struct op op = {.kind = SPLIT, .number = comm->number++};
-    struct split_args *mine = heap(sizeof *mine);
-    int rank = 0, size = 0;
-    *mine = (struct split_args){color, key};
-    BUG_IF(config->splitShare != 0);
-    lock_stub();
-    struct meeting *m = meet(comm, &op, mine);
-    for (int r = 0; m && r < comm->s->size; r++) {
-        const struct split_args *p = m->contributions[r];
-        if (p->color != color) continue;
-        size++;
-        rank += p->key < key || (p->key == key && r < comm->rank);
-    }
-    *out = NULL;
-    if (m && color != NCCL_SPLIT_NOCOLOR)
-        *out = join((comm->s->id * 1000003 + op.number) * 1000003 + (uint64_t)color + 1000000, rank,
-                    size);
-    if (m) leave(comm, m);
-    unlock_stub();
-    return m ? ncclSuccess : ncclRemoteError;
 }
 
 static int blocks_destroy;

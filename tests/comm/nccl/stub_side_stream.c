@@ -58,7 +58,7 @@ void stub_push(void *stream, void (*run_work)(void *work), void *what)
     pthread_mutex_unlock(&s->lock);
 }
 
-enum status side_stream_open(struct side_stream *s, struct queue *queue)
+static void open_stream(struct side_stream *s, struct queue *queue)
 {
     struct stream *stream = heap(sizeof *stream);
     *s = (struct side_stream){.queue = queue, .handle = stream};
@@ -66,8 +66,20 @@ enum status side_stream_open(struct side_stream *s, struct queue *queue)
     pthread_cond_init(&stream->changed, NULL);
     stream->end = &stream->first;
     BUG_IF(pthread_create(&stream->thread, NULL, run_stream, stream));
+}
+
+enum status side_stream_open(struct side_stream *s, struct queue *queue)
+{
+    open_stream(s, queue);
     stub_count_stream(1);
     return STATUS_OK;
+}
+
+/* The queue's work runs in the calling thread, which waits for this stream's. */
+void side_stream_use_queue(struct side_stream *s, struct queue *queue)
+{
+    open_stream(s, queue);
+    s->is_queue = true;
 }
 
 void side_stream_close(struct side_stream *s)
@@ -83,7 +95,7 @@ void side_stream_close(struct side_stream *s)
     pthread_cond_destroy(&stream->changed);
     free(stream);
     s->handle = NULL;
-    stub_count_stream(-1);
+    if (!s->is_queue) stub_count_stream(-1);
 }
 
 /* Freed with the last reference: its owner, and each record in a stream. */

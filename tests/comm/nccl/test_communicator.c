@@ -17,17 +17,18 @@ static enum status exchange_messages(const struct comm *world, void *context)
 {
     const struct two_ids *ids = context;
     struct queue queue = {.num_threads = 1};
-    struct communicator comms[2], part = {.name = "part"};
+    struct communicator comms[2];
     struct communicator_init inits[2];
     float mine = (float)(world->rank + 1), got = 0;
     struct side_stream_event done;
     for (int i = 0; i < 2; i++) {
         int which = world->rank ? 1 - i : i;
-        comms[which] = (struct communicator){.name = "pair", .rank = world->rank, .size = 2};
+        comms[which] =
+            (struct communicator){.name = "pair", .rank = world->rank, .size = 2, .max_blocks = 4};
         inits[i].communicator = &comms[which];
         memcpy(inits[i].id, ids->id[which], COMMUNICATOR_ID_BYTES);
     }
-    TRY(communicator_open(inits, 2, 4, &queue));
+    TRY(communicator_open(inits, 2, &queue));
     struct transfer out = {TRANSFER_send, F32, 1, .x = &mine};
     struct transfer in = {TRANSFER_receive, F32, 1, .x = &got};
     TRY(communicator_group_start());
@@ -39,10 +40,7 @@ static enum status exchange_messages(const struct comm *world, void *context)
     TRY(side_stream_synchronize(&done));
     RANK_CHECK(got == (float)(2 - world->rank));
     TRY(communicator_async_error(&comms[0]));
-    TRY(communicator_split(&comms[0], world->rank ? -1 : 3, 0, &part));
-    RANK_CHECK((part.handle != NULL) == (world->rank == 0));
     side_stream_event_close(&done);
-    communicator_close(&part);
     for (int i = 0; i < 2; i++) communicator_close(&comms[i]);
     return STATUS_OK;
 }
@@ -63,7 +61,7 @@ TEST(communicator_is_left_if_other_ranks_do_not_close_theirs)
     struct communicator c = {.name = "alone", .size = 1, .close_s = 1};
     struct communicator_init init = {.communicator = &c};
     CHECK_STATUS(OK, communicator_id(init.id));
-    CHECK_STATUS(OK, communicator_open(&init, 1, 0, &queue));
+    CHECK_STATUS(OK, communicator_open(&init, 1, &queue));
     stub_block_destroy(true);
     status_fail(STATUS_IO, "x.c", 1, "mine");
     CHECK(!communicator_close(&c));
@@ -80,7 +78,7 @@ TEST(communicator_can_be_closed_after_an_abort)
     struct communicator_init init = {.communicator = &c};
     void *handle;
     CHECK_STATUS(OK, communicator_id(init.id));
-    CHECK_STATUS(OK, communicator_open(&init, 1, 0, &queue));
+    CHECK_STATUS(OK, communicator_open(&init, 1, &queue));
     CHECK_STATUS(OK, communicator_register(&c, &queue, sizeof queue, &handle));
     communicator_deregister(&c, handle);
     CHECK(!stub_counts().registered);

@@ -4,8 +4,6 @@
 
 #include "backends/cpu/cpu.h"
 #include "base/clock.h"
-#include "base/file.h"
-#include "base/log.h"
 #include "comm/contract.h"
 #include "comm/lifted.h"
 #include "comm/nccl/stub.h"
@@ -40,7 +38,7 @@ static enum status open_channels(const struct comm *c)
 static enum status on_library(struct comm *c, struct queue *queue, struct nccl *n,
                               const struct with_nccl *w)
 {
-    TRY(nccl_wrap(c, n, "shard"));
+    TRY(nccl_wrap(c, n, "shard", COMM_ALL));
     if (w->channels) TRY(open_channels(c));
     if (w->lifted) lifted_wrap(c, queue);
     if (w->body)
@@ -475,50 +473,42 @@ TEST(nccl_does_not_abort_a_communicator_that_deregisters_memory)
     CHECK(!stub_counts().interrupted);
 }
 
-static enum status opens_nothing_else(const struct comm *c, struct queue *queue)
-{
-    (void)c, (void)queue;
-    return STATUS_OK;
-}
-
-/* Those of the first group again, which do not count, and of another. */
 static enum status opens_channels_of_another_group(const struct comm *c, struct queue *queue)
 {
     struct comm other;
     (void)queue;
-    TRY(open_channels(c));
+    TRY(open_channels(c)); /* again, which opens none */
     TRY(comm_split(c, 0, c->rank, &other));
     enum status st = open_channels(&other);
     comm_release(&other);
     return st;
 }
 
-/* What log.txt has of a run with channels for messages, or without, and this many queues. */
-static void log_with_queues(const char *queues, struct with_nccl what, struct text *out)
+static enum status sums_once(const struct comm *c, struct queue *queue)
 {
-    const char *path = test_path(test_folder(), "log.txt");
-    setenv(nccl_queues_variable, queues, 1);
-    CHECK_STATUS(OK, log_open(path));
-    if (!what.body) what.body = opens_nothing_else;
-    CHECK_STATUS(OK, run_on(2, what));
-    CHECK_STATUS(OK, log_open(NULL));
-    unsetenv(nccl_queues_variable);
-    CHECK_STATUS(OK, file_read(path, 1 << 20, out));
+    struct arena own;
+    TRY(filled(queue, 1, &own));
+    struct transfer t = sum_of(&own);
+    TRY(comm_run(c, &t));
+    arena_release(&own);
+    return STATUS_OK;
 }
 
-TEST(nccl_warns_of_messages_between_ranks_that_share_few_hardware_queues)
+/* Each rank has 3 streams of the queue, 3 of the group and 3 of each of its 6 channels. */
+TEST(nccl_refuses_channels_that_would_share_hardware_queues)
 {
-    struct text few = {0}, enough = {0}, no_messages = {0}, two = {0};
-    struct with_nccl opens = {.channels = true},
-                     opens_more = {.channels = true, .body = opens_channels_of_another_group};
-    log_with_queues("1", opens, &few);
-    log_with_queues("32", opens, &enough);
-    log_with_queues("1", (struct with_nccl){0}, &no_messages);
-    log_with_queues("32", opens_more, &two);
-    CHECK(strstr(few.data, "warning: CUDA_DEVICE_MAX_CONNECTIONS=1: pipelines and rings"));
-    CHECK(!strstr(enough.data, "warning") && !strstr(no_messages.data, "warning"));
-    CHECK(strstr(two.data, "warning: pipeline and context parallelism together use more streams"));
-    text_release(&few), text_release(&enough), text_release(&no_messages), text_release(&two);
+    struct with_nccl opens = {.channels = true, .body = sums_once};
+    setenv(nccl_queues_variable, "23", 1);
+    CHECK_STATUS(CONFIG, run_on(2, opens));
+    CHECK_MESSAGE("CUDA_DEVICE_MAX_CONNECTIONS=23: this rank of a pipeline uses 24 streams");
+    setenv(nccl_queues_variable, "24", 1);
+    CHECK_STATUS(OK, run_on(2, opens));
+    setenv(nccl_queues_variable, "1", 1);
+    CHECK_STATUS(OK, run_on(2, (struct with_nccl){.body = sums_once})); /* without channels */
+    unsetenv(nccl_queues_variable);
+    opens.body = opens_channels_of_another_group;
+    CHECK_STATUS(UNSUPPORTED, run_on(2, opens));
+    CHECK_MESSAGE("uses 44 streams, more than the 32 hardware queues of a GPU");
 }
 
 /* Every rank sends to both neighbors at once, and receives in another order. */

@@ -26,7 +26,7 @@ static void rig_open(struct watchdog_rig *r, double timeout_s, int size)
                                .init = {.communicator = &r->communicator}};
     CHECK_STATUS(OK, watchdog_open(&r->watchdog, &r->queue, timeout_s));
     CHECK_STATUS(OK, communicator_id(r->init.id));
-    if (size == 1) CHECK_STATUS(OK, communicator_open(&r->init, 1, 0, &r->queue));
+    if (size == 1) CHECK_STATUS(OK, communicator_open(&r->init, 1, &r->queue));
     if (size > 1)
         CHECK_STATUS(OK, side_stream_open(&r->communicator.stream,
                                           &r->queue)); /* the other rank never comes */
@@ -199,7 +199,7 @@ static enum status leave_out(struct comm *c, struct nccl *n, bool opens)
     struct transfer sum = {TRANSFER_all_reduce, F32, 1, .x = &x};
     TRY(comm_split(c, 0, c->rank, &first));
     if (c->rank == 0 || opens) {
-        TRY(nccl_wrap(&first, n, "shard"));
+        TRY(nccl_wrap(&first, n, "shard", COMM_ALL));
     } else {
         TRY(comm_agree(&first, STATUS_OK));
         TRY(comm_broadcast_bytes(&first, 0, id, sizeof id));

@@ -27,20 +27,17 @@ typedef enum { ncclUint8 = 1, ncclFloat32 = 7, ncclBfloat16 = 9 } ncclDataType_t
 typedef enum { ncclSum } ncclRedOp_t;
 
 typedef struct {
-    int minCTAs, maxCTAs, splitShare;
+    int minCTAs, maxCTAs;
 } ncclConfig_t;
 #define NCCL_CONFIG_INITIALIZER                                                                    \
     {                                                                                              \
-        INT_MIN, INT_MIN, INT_MIN                                                                  \
+        INT_MIN, INT_MIN                                                                           \
     }
-#define NCCL_SPLIT_NOCOLOR (-1)
 
 ncclResult_t ncclGetVersion(int *version);
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id, int rank,
                                     ncclConfig_t *config);
-ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
-                           ncclConfig_t *config);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 ncclResult_t ncclCommAbort(ncclComm_t comm);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error);
