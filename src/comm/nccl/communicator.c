@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "base/thread.h"
 #include "comm/nccl/library.h"
+#include "tensor/device.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -65,15 +66,80 @@ static enum status open_stream(struct communicator *c, struct queue *queue)
     return STATUS_OK;
 }
 
-enum status communicator_open(struct communicator_init *inits, int count, struct queue *queue)
+static enum status init_all(struct communicator_init *inits, int count)
 {
     enum status st = STATUS_OK;
-    for (int i = 0; i < count; i++) TRY(open_stream(inits[i].communicator, queue));
     TRY(communicator_group_start());
     for (int i = 0; i < count && !st; i++) st = init(inits[i].communicator, inits[i].id);
     ncclResult_t end = ncclGroupEnd();
     TRY(st);
     TRY(check(count ? inits[0].communicator : NULL, "opening", end));
+    return STATUS_OK;
+}
+
+/* Makes the first transfer of every communicator, at once. */
+static enum status start_first(const struct communicator_init *inits, int count, float *x)
+{
+    enum status st = STATUS_OK;
+    TRY(communicator_group_start());
+    for (int i = 0; i < count && !st; i++) {
+        struct communicator *c = inits[i].communicator;
+        struct transfer first = {.kind = inits[i].first, .count = 1, .x = x, .own = x + c->size};
+        st = side_stream_wait_queue(&c->stream);
+        if (!st) st = communicator_issue(c, &first, inits[i].peer);
+        x += c->size + 1;
+    }
+    TRY(communicator_group_end(st));
+    return STATUS_OK;
+}
+
+static enum status await_first(const struct communicator_init *inits, int count)
+{
+    struct side_stream_event done;
+    enum status st = STATUS_OK;
+    TRY(side_stream_event_open(&done));
+    for (int i = 0; i < count && !st; i++) {
+        st = side_stream_record(&inits[i].communicator->stream, &done);
+        if (!st) st = side_stream_synchronize(&done);
+        if (!st) st = communicator_async_error(inits[i].communicator);
+    }
+    side_stream_event_close(&done);
+    return st;
+}
+
+void communicator_abort_inits(const struct communicator_init *inits, int count)
+{
+    struct communicator **all = heap((size_t)count * sizeof(struct communicator *) + 1);
+    for (int i = 0; i < count; i++) all[i] = inits[i].communicator;
+    (void)communicator_abort_all(all, (size_t)count);
+    free(all);
+}
+
+static enum status connect_all(const struct communicator_init *inits, int count,
+                               struct queue *queue)
+{
+    struct arena memory = {0};
+    size_t elements = 0;
+    enum status st = STATUS_OK;
+    for (int i = 0; i < count; i++) elements += (size_t)inits[i].communicator->size + 1;
+    TRY_OUT(arena_init(&memory, elements * sizeof(float), queue_device_allocator(queue)));
+    TRY_OUT(start_first(inits, count, (float *)(void *)memory.base));
+    TRY_OUT(await_first(inits, count));
+out:
+    /* Freeing device memory waits for transfers in flight. */
+    if (st) communicator_abort_inits(inits, count);
+    arena_release(&memory);
+    if (st)
+        status_prefix(st, "connecting ranks, for which %s needs some hundred MB of device memory",
+                      communicator_library);
+    return st;
+}
+
+enum status communicator_open(struct communicator_init *inits, int count, struct queue *queue)
+{
+    for (int i = 0; i < count; i++) TRY(open_stream(inits[i].communicator, queue));
+    TRY(init_all(inits, count));
+    if (count && inits[0].communicator->size > 1) TRY(connect_all(inits, count, queue));
     return STATUS_OK;
 }
 

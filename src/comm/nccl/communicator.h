@@ -32,12 +32,21 @@ extern const char communicator_library[]; /* "NCCL", "RCCL" */
 /* A unique id for a new communicator: one rank makes it, and all ranks need it to open. */
 enum status communicator_id(unsigned char id[COMMUNICATOR_ID_BYTES]);
 
-/* Opens several at once; other ranks may list theirs in another order. */
+/* A communicator to open, and its first transfer, of one element. */
 struct communicator_init {
     struct communicator *communicator; /* the fields above `handle` are set */
     unsigned char id[COMMUNICATOR_ID_BYTES];
+    enum transfer_kind first;
+    int peer; /* as in communicator_issue */
 };
+/* Opens several of one size at once; other ranks may list theirs in another order.  The library
+ * connects ranks, for which it allocates device memory and waits for the other ranks, when it first
+ * needs their connection (ncclPrepareTasks in NCCL's enqueue.cc), so the first transfers happen
+ * here, if there are several ranks.  Shifts and messages need one between their two ranks.  A
+ * broadcast connects the library's ring, on which it also makes all-gathers, reduce-scatters and
+ * large all-reduces, mostly; if it chooses trees, it connects them later. */
 enum status communicator_open(struct communicator_init *inits, int count, struct queue *queue);
+void communicator_abort_inits(const struct communicator_init *inits, int count);
 /* Closing and aborting wait until all ranks of the host do the same: their proxy threads end
  * together (NCCL's user guide: ncclCommDestroy is an intra-node collective call).  A rank that has
  * failed may be the only one, so they wait for at most close_s (abort_all: that of the

@@ -309,7 +309,9 @@ static enum status open_init(struct nccl *n, struct communicator_init *init)
 static enum status open_communicator(struct nccl_group *g)
 {
     const struct comm *c = &g->host;
-    struct communicator_init init = {.communicator = &g->communicator};
+    bool shifts = g->use == COMM_ONLY_SHIFTS;
+    struct communicator_init init = {.communicator = &g->communicator,
+                                     .first = shifts ? TRANSFER_shift : TRANSFER_broadcast};
     if (c->size == 1 || g->use == COMM_ONLY_MESSAGES) return STATUS_OK;
     enum status st = check_queues(g->n, 0, COMMUNICATOR_STREAMS + !g->communicator.is_on_queue);
     if (!st && c->rank == 0) st = communicator_id(init.id);

@@ -36,9 +36,9 @@ enum status nccl_load(void);
 
 /* Hardware queues that a rank requests, and the driver's variable for their number, which it reads
  * when it starts.  At most 32 exist.  Streams that share one wait for each other in the order in
- * which the host gave them work.
+ * which the host gave them work.  CUDA does not document which do; the first 32, we assume, do not.
  *
- * Without channels that is harmless.  All ranks run the same step, so there is one order of all
+ * Without channels sharing is harmless.  All ranks run the same step, so there is one order of all
  * transfers, shifts included, in which each rank starts its own.  What a rank gives its streams
  * waits only for what it gave them before, and for the same transfer on other ranks.  So the first
  * transfer in that order that has not ended can always proceed.

@@ -2,8 +2,6 @@
 #include "comm/nccl/p2p_channel.h"
 
 #include "base/text.h"
-#include "tensor/device.h"
-#include "tensor/queue.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +76,6 @@ static const struct declared_send *find_send(const struct send_table *t, const s
 struct opening {
     const struct comm *c;
     const char *name;
-    struct queue *queue;
     struct p2p_channel *channels;    /* new ones */
     struct communicator_init *inits; /* of them, in the order in which they were added; owned */
     int count;
@@ -94,8 +91,10 @@ static void add_channel(struct opening *o, enum transfer_kind kind, struct p2p_m
                                             .size = 2,
                                             .max_blocks = P2P_CHANNEL_BLOCKS};
     o->channels = c;
-    o->inits[o->count].communicator = &c->communicator;
-    memcpy(o->inits[o->count++].id, id, COMMUNICATOR_ID_BYTES);
+    struct communicator_init *init = &o->inits[o->count++];
+    *init = (struct communicator_init){.communicator = &c->communicator, .first = kind};
+    init->peer = kind == TRANSFER_send; /* rank 0 sends */
+    memcpy(init->id, id, COMMUNICATOR_ID_BYTES);
 }
 
 static enum status add_channels(struct opening *o, const struct send_table *t,
@@ -115,61 +114,9 @@ static enum status add_channels(struct opening *o, const struct send_table *t,
     return STATUS_OK;
 }
 
-/* Sends one element over every channel at once. */
-static enum status send_first_messages(const struct opening *o, struct arena *memory)
-{
-    enum status st = STATUS_OK;
-    TRY(communicator_group_start());
-    for (struct p2p_channel *c = o->channels; c && !st; c = c->next) {
-        struct transfer first = {.kind = c->kind, .count = 1};
-        first.x = arena_alloc(memory, 1, sizeof(float));
-        st = side_stream_wait_queue(&c->communicator.stream);
-        if (!st) st = communicator_issue(&c->communicator, &first, c->kind == TRANSFER_send);
-    }
-    TRY(communicator_group_end(st));
-    return STATUS_OK;
-}
-
-/* The first messages of several may be waiting for a rank. */
-static void abort_new_channels(const struct opening *o)
-{
-    struct communicator **all = heap((size_t)o->count * sizeof(struct communicator *) + 1);
-    for (int i = 0; i < o->count; i++) all[i] = o->inits[i].communicator;
-    (void)communicator_abort_all(all, (size_t)o->count);
-    free(all);
-}
-
-/* NCCL connects two ranks at their first message, and the host waits until the other rank does so
- * too.  So that happens here, before any rank waits for something else. */
-static enum status connect_all(const struct opening *o)
-{
-    struct arena memory;
-    struct side_stream_event done = {0};
-    enum status st = STATUS_OK;
-    TRY(arena_init(&memory, (size_t)o->count * ARENA_ALIGN, queue_device_allocator(o->queue)));
-    TRY_OUT(side_stream_event_open(&done));
-    TRY_OUT(send_first_messages(o, &memory));
-    for (struct p2p_channel *c = o->channels; c; c = c->next) {
-        TRY_OUT(side_stream_record(&c->communicator.stream, &done));
-        TRY_OUT(side_stream_synchronize(&done));
-    }
-out:
-    if (st) abort_new_channels(o); /* freeing device memory waits for messages in flight */
-    side_stream_event_close(&done);
-    arena_release(&memory);
-    return st;
-}
-
-static enum status open_all(const struct opening *o)
-{
-    TRY(communicator_open(o->inits, o->count, o->queue));
-    if (o->count) TRY(connect_all(o));
-    return STATUS_OK;
-}
-
 static void close_new_channels(struct opening *o)
 {
-    abort_new_channels(o);
+    communicator_abort_inits(o->inits, o->count);
     for (struct p2p_channel *c = o->channels, *next; c; c = next) {
         next = c->next;
         communicator_leave(&c->communicator);
@@ -201,7 +148,7 @@ enum status p2p_channel_open(struct p2p_channel **list, const struct comm *c, co
                              struct queue *queue, const struct p2p_messages *m)
 {
     size_t most = (size_t)m->num_sends + (size_t)m->num_receives;
-    struct opening o = {.c = c, .name = name, .queue = queue};
+    struct opening o = {.c = c, .name = name};
     struct p2p_message *sends = heap(most * sizeof *sends + 1), *receives = sends + m->num_sends;
     struct p2p_messages missing = {.sends = sends, .receives = receives};
     struct send_table table = {0};
@@ -212,7 +159,7 @@ enum status p2p_channel_open(struct p2p_channel **list, const struct comm *c, co
     o.inits = heap(most * sizeof *o.inits + 1);
     TRY_OUT(gather_sends(c, &missing, &table));
     TRY_OUT(comm_agree(c, add_channels(&o, &table, &missing)));
-    TRY_OUT(comm_agree(c, open_all(&o)));
+    TRY_OUT(comm_agree(c, communicator_open(o.inits, o.count, queue)));
     struct p2p_channel **end = &o.channels;
     while (*end) end = &(*end)->next;
     *end = *list, *list = o.channels;

@@ -1,8 +1,8 @@
 /* stub.h (tests) -- stand-ins for a device and for NCCL: streams are threads, and the ranks of a
  * communicator meet in this process.  They have the real ones' awkward properties: work of a stream
- * runs in order, a send lasts until it is received, the first call on a communicator blocks the
- * host until all ranks make theirs, no rank learns that another is gone, and aborting a
- * communicator waits until its device is idle. */
+ * runs in order, a send lasts until it is received, the first call on a communicator, and the first
+ * all-reduce, block the host until all ranks make theirs, no rank learns that another is gone, and
+ * aborting a communicator waits until its device is idle. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

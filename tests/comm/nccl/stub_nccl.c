@@ -30,10 +30,13 @@ struct letter {
     struct letter *next;
 };
 
+enum connection { LINKS, TREES, CONNECTIONS }; /* TREES: for all-reduces */
+
 /* What the ranks of a communicator share. */
 struct shared {
     uint64_t id;
-    int size, joined, connected, users;
+    int size, joined, users;
+    int connected[CONNECTIONS];
     struct meeting *meetings;
     struct letter *letters; /* oldest first */
     struct shared *next;
@@ -43,7 +46,7 @@ struct ncclComm {
     struct shared *s;
     int rank, pending, registered; /* pending: tasks enqueued on streams */
     uint64_t number;               /* of the next collective */
-    bool is_connected, is_aborted;
+    bool is_connected[CONNECTIONS], is_aborted;
     pthread_t device; /* the thread that opened it stands for its device */
     struct ncclComm *next, *next_aborted;
 };
@@ -322,17 +325,24 @@ static void join_all(void)
     unlock_stub();
 }
 
+static enum connection connection_of(const struct task *t)
+{
+    return t->ops->kind == REDUCE ? TREES : LINKS;
+}
+
 static bool connect_all(void)
 {
     bool fine = true;
     lock_stub();
     for (struct task *t = group.tasks; t; t = t->next) {
+        enum connection x = connection_of(t);
         t->comm->pending++;
-        if (!t->comm->is_connected) t->comm->is_connected = true, t->comm->s->connected++;
+        if (!t->comm->is_connected[x]) t->comm->is_connected[x] = true, t->comm->s->connected[x]++;
     }
     pthread_cond_broadcast(&changed);
     for (struct task *t = group.tasks; t; t = t->next) {
-        while (t->comm->s->connected < t->comm->s->size && !t->comm->is_aborted) await();
+        const int *connected = &t->comm->s->connected[connection_of(t)];
+        while (*connected < t->comm->s->size && !t->comm->is_aborted) await();
         fine = fine && !t->comm->is_aborted;
     }
     unlock_stub();
