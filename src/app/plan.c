@@ -310,6 +310,7 @@ static void print_ramp(const struct planning *p)
 
 static void print_json(const struct planning *p)
 {
+    enum { PRINTED_BYTES = 1 << 16 };
     struct text t = {0};
     struct json_writer w = {.text = &t};
     json_begin_object(&w, NULL, JSON_INLINE);
@@ -323,8 +324,12 @@ static void print_json(const struct planning *p)
     write_traffic(p, &w);
     write_available(p, &w);
     json_begin_array(&w, "ranks", JSON_INLINE);
-    for (int rank = 0; rank < p->ranks; rank++) /* the ranks of a stage use equal memory */
+    for (int rank = 0; rank < p->ranks; rank++) { /* the ranks of a stage use equal memory */
         write_rank(rank, &p->memory.of_stage[rank / (p->ranks / p->memory.stages)].plan, &w);
+        if (t.len < PRINTED_BYTES) continue;
+        fwrite(t.data, 1, t.len, stdout); /* the text of a million ranks would fill a gigabyte */
+        text_clear(&t);
+    }
     json_end_array(&w);
     json_end_object(&w);
     json_finish(&w);

@@ -97,8 +97,10 @@ void schedule_forward_actions(const struct schedule *s, struct action *actions)
 int schedule_max_in_flight(const struct schedule *s, int rank, int chunk)
 {
     int all = s->num_microbatches * s->chunks, warmup = num_warmup(s, rank), now = 0, max = 0;
-    for (int i = 0; i < all + warmup; i++) {
-        if (i < all && (chunk == ALL_CHUNKS || nth_action(s, FORWARD, i).chunk == chunk)) now++;
+    /* after the warmup the numbers repeat with each round through all chunks */
+    int pass = all / num_rounds(s->num_microbatches, s->pp), left = all - warmup;
+    for (int i = 0; i < warmup + (pass < left ? pass : left); i++) {
+        if (chunk == ALL_CHUNKS || nth_action(s, FORWARD, i).chunk == chunk) now++;
         if (now > max) max = now;
         if (i >= warmup &&
             (chunk == ALL_CHUNKS || nth_action(s, BACKWARD, i - warmup).chunk == chunk))
