@@ -314,8 +314,9 @@ static enum status fail_unknown(const struct import *im, const struct import_ite
     if (c.name && (c.cost <= 2 || !similar)) similar = c.name;
     struct text where = {0};
     import_write_place(im, item, &where);
-    FAILURE(CONFIG, "%s: not a key of %s%s%s%s", where.data, im->format,
-            similar ? "; did you mean " : "", similar ? similar : "", similar ? "?" : "");
+    FAILURE(CONFIG, "%s: not a key of %s; %s%s%s", where.data, im->format,
+            similar ? "did you mean " : "--lenient lists such keys and continues",
+            similar ? similar : "", similar ? "?" : "");
     text_release(&where);
     return STATUS_CONFIG;
 }

@@ -71,7 +71,8 @@ TEST(items_without_a_row_or_with_a_wrong_value_report_their_place)
                  {"b.steps", "5", "", 1},
                  {"a.steps", "x", "f:7: a.steps: training.steps=x: expected a whole number", 0},
                  {"a.must", "1", "other values are not supported", 1},
-                 {"zzz", "1", "f:7: zzz: not a key of a program", 0}};
+                 {"zzz", "1",
+                  "f:7: zzz: not a key of a program; --lenient lists such keys and continues", 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct import im = {0};
         CHECK_STATUS(OK, import_init(&im, "f", "a program"));
