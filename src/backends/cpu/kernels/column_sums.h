@@ -38,7 +38,7 @@ static inline enum status column_sums(const struct column_sums *a, float *sum_D,
         a->add_rows(a->context, begin, begin + (left < ROWS_PER_PART ? left : ROWS_PER_PART), part);
     }
     if (!sum_D) return STATUS_OK;
-#pragma omp parallel for schedule(static) num_threads(queue->num_threads) if (D > COLUMNS_PER_TASK)
+#pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t begin = 0; begin < D; begin += COLUMNS_PER_TASK) {
         size_t end = D - begin < COLUMNS_PER_TASK ? D : begin + COLUMNS_PER_TASK;
         for (size_t group = 1; group < groups; group++)
