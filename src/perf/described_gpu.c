@@ -44,6 +44,15 @@ void described_gpu_add_context(struct memory_plan *plan)
     plan->bytes[MEMORY_context] += CONTEXT_BYTES;
 }
 
+/* A shift's buffers, for as many multiprocessors as it may occupy (nccl_shift_blocks): a channel's
+ * are for two. */
+static size_t ring_channels(int ranks)
+{
+    size_t channels = 2;
+    for (int n = 1; n < ranks && n < 8; n *= 2) channels *= 2;
+    return ranks > 1 ? channels : 0;
+}
+
 void described_gpu_add_communicators(const struct device_config *c, const struct mesh *mesh,
                                      struct memory_plan *plan)
 {
@@ -53,8 +62,7 @@ void described_gpu_add_communicators(const struct device_config *c, const struct
     for (size_t i = 0; i < sizeof of_tensors / sizeof *of_tensors; i++)
         if (mesh_group_size(mesh, of_tensors[i]) > 1)
             plan->bytes[MEMORY_communication] += COMMUNICATOR_BYTES;
-    /* A ring's shifts have as many buffers as two sends and two receives (nccl_wrap); a pipeline
-     * sends and receives inputs of forward and backward. */
-    bool has_ring = mesh->degree[AXIS_cp] > 1, has_pipeline = mesh->degree[AXIS_pp] > 1;
-    plan->bytes[MEMORY_communication] += 4 * CHANNEL_BYTES * ((size_t)has_ring + has_pipeline);
+    /* A pipeline sends and receives inputs of forward and backward. */
+    size_t channels = ring_channels(mesh->degree[AXIS_cp]) + (mesh->degree[AXIS_pp] > 1 ? 4 : 0);
+    plan->bytes[MEMORY_communication] += channels * CHANNEL_BYTES;
 }

@@ -124,6 +124,10 @@ TEST(described_gpu_counts_its_context_and_a_communicator_per_group)
     size_t each = plan_on_gpu(one, MODEL_COUNT + 1, 2).bytes[MEMORY_communication];
     CHECK(each > 0 && both.bytes[MEMORY_communication] == 2 * each);
     size_t ring = plan_on_gpu(cp, MODEL_COUNT + 2, 2).bytes[MEMORY_communication] - each;
+    const char *const wide[] = {MODEL, "device.hardware=h100",
+                                "parallelism.context_parallel_degree=8"};
+    size_t largest = plan_on_gpu(wide, MODEL_COUNT + 2, 8).bytes[MEMORY_communication] - each;
+    CHECK(largest == 4 * ring);
     CHECK(ring > 0 && ring == plan_on_gpu(pp, MODEL_COUNT + 2, 2).bytes[MEMORY_communication]);
     CHECK(!plan_on_gpu(staged, MODEL_COUNT + 2, 2).bytes[MEMORY_communication]);
 }

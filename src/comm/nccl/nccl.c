@@ -169,6 +169,13 @@ static enum status host_group(const struct comm *c, const struct comm **out)
 
 /* --- groups -------------------------------------------------------------------------------- */
 
+int nccl_shift_blocks(int size)
+{
+    int blocks = P2P_CHANNEL_BLOCKS;
+    for (int ranks = 1; ranks < size && blocks < 8 * P2P_CHANNEL_BLOCKS; ranks *= 2) blocks *= 2;
+    return blocks;
+}
+
 static struct comm group_new(const struct comm *host, struct nccl *n, const char *name,
                              enum comm_use use);
 static enum status open_communicator(struct nccl_group *g);
@@ -343,7 +350,7 @@ static struct comm group_new(const struct comm *host, struct nccl *n, const char
     struct nccl_group *g = heap(sizeof *g);
     *g = (struct nccl_group){.host = *host, .n = n, .name = name, .use = use};
     g->communicator = (struct communicator){.name = name, .rank = host->rank, .size = host->size};
-    if (use == COMM_ONLY_SHIFTS) g->communicator.max_blocks = 2 * P2P_CHANNEL_BLOCKS;
+    if (use == COMM_ONLY_SHIFTS) g->communicator.max_blocks = nccl_shift_blocks(host->size);
     return (struct comm){host->rank, host->size, &nccl, g, host->counts};
 }
 

@@ -71,9 +71,14 @@ void nccl_close(struct nccl *n);
 /* Turns *c, a group that carries host memory, into such a group, and so all groups split from it.
  * It owns the wrapped group, and keeps its counts.  Collectives of host memory go to the wrapped
  * group.  `name` appears in messages and must outlive the group.  A group of messages opens no
- * communicator of its own; a shift occupies as many multiprocessors as two messages.  Collective.
- * On failure *c is unchanged. */
+ * communicator of its own; one of shifts is limited to nccl_shift_blocks.  Collective.  On failure
+ * *c is unchanged. */
 enum status nccl_wrap(struct comm *c, struct nccl *n, const char *name, enum comm_use use);
+/* Multiprocessors that a shift may occupy.  Within a node NCCL divides a communicator's channels by
+ * its ranks for each message, unless a channel's part exceeds 16 MiB (scheduleP2pTasksToPlan in
+ * enqueue.cc).  So the limit grows with the group: in groups of up to 8 ranks a message has
+ * P2P_CHANNEL_BLOCKS channels. */
+int nccl_shift_blocks(int size);
 /* Streams that this rank has now, those of the library among them. */
 int nccl_num_streams(const struct nccl *n);
 

@@ -494,6 +494,21 @@ static enum status sums_once(const struct comm *c, struct queue *queue)
     return STATUS_OK;
 }
 
+/* NCCL halves a message's channels until those of as many messages as ranks fit. */
+static int channels_of_message(int blocks, int ranks)
+{
+    int channels = blocks;
+    while (channels * ranks > blocks && channels > 1) channels /= 2;
+    return channels;
+}
+
+TEST(nccl_messages_of_a_shift_have_four_channels_in_groups_of_up_to_eight_ranks)
+{
+    for (int ranks = 2; ranks <= 8; ranks++)
+        CHECK(channels_of_message(nccl_shift_blocks(ranks), ranks) == 4);
+    CHECK(nccl_shift_blocks(64) == 32);
+}
+
 TEST(nccl_connects_ranks_when_a_group_is_wrapped)
 {
     stub_refuse_transfers(true);
