@@ -65,9 +65,9 @@ static enum status load_buffer(struct tensor_origins *o, const struct shard *sha
     struct tensor_reader *last = NULL;
     enum status st = STATUS_OK;
     if (shared || flat.low || flat.dtype == INT8) {
-        TRY_OUT(arena_init(&memory, CHUNK * sizeof *d.values + STORE_PINNED_BYTES, shared));
+        TRY_OUT(arena_init(&memory, CHUNK * sizeof *d.values + STORE_SCRATCH_BYTES, shared));
         d.values = arena_alloc(&memory, CHUNK, sizeof *d.values);
-        d.store.pinned = arena_alloc(&memory, STORE_PINNED_BYTES, 1);
+        d.store.scratch = arena_alloc(&memory, STORE_SCRATCH_BYTES, 1);
     }
     for (size_t i = 0; i < shard->count; i++) {
         const struct shard_run *p = &shard->runs[i];

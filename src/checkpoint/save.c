@@ -43,7 +43,7 @@ size_t checkpoint_save_bytes(int ranks, bool is_plain)
 {
     size_t buffers = ranks > 1 ? 4 : 2;
     return buffers * VALUES_BYTES + TENSOR_SOURCE_ELEMENTS +
-           (is_plain ? 0 : VALUES_BYTES + STORE_PINNED_BYTES);
+           (is_plain ? 0 : VALUES_BYTES + STORE_SCRATCH_BYTES);
 }
 
 static enum status open_copier(struct checkpointer *c, const struct checkpointer_options *o)
@@ -84,17 +84,17 @@ struct save_sources {
     struct stored_source stored[VALUE_KINDS];
     struct checked_source checked[VALUE_KINDS];
     struct arena memory; /* pinned if the state is in a GPU's memory; owned */
-    float *values;       /* in it, as is `pinned`; NULL: all buffers are f32 in host memory */
-    void *pinned;
+    float *values;       /* in it, as is `scratch`; NULL: all buffers are f32 in host memory */
+    void *scratch;
 };
 
 static enum status alloc_values(struct save_sources *s, const struct checkpoint_state *state)
 {
     const struct allocator *shared = queue_shared_allocator(state->queue);
     if (!shared && !state->low && state->moments == F32) return STATUS_OK;
-    TRY(arena_init(&s->memory, VALUES_BYTES + STORE_PINNED_BYTES, shared));
+    TRY(arena_init(&s->memory, VALUES_BYTES + STORE_SCRATCH_BYTES, shared));
     s->values = arena_alloc(&s->memory, VALUES_BYTES, 1);
-    s->pinned = arena_alloc(&s->memory, STORE_PINNED_BYTES, 1);
+    s->scratch = arena_alloc(&s->memory, STORE_SCRATCH_BYTES, 1);
     return STATUS_OK;
 }
 
@@ -102,7 +102,7 @@ static struct tensor_source read_flat(struct save_sources *s, enum value_kind ki
                                       struct store flat)
 {
     if (store_host_f32(&flat)) return tensor_source_flat(store_host_f32(&flat));
-    flat.pinned = s->pinned;
+    flat.scratch = s->scratch;
     s->stored[kind] = (struct stored_source){flat, s->values};
     return tensor_source_stored(&s->stored[kind]);
 }

@@ -108,8 +108,8 @@ static enum status write_chunk(const struct store *s, size_t at, size_t n, const
 static enum status by_chunks(const struct store *s, size_t at, size_t n, float *to,
                              const float *from)
 {
-    _Static_assert(2 * CHUNK * sizeof(uint16_t) <= STORE_PINNED_BYTES, "a chunk and its low bits");
-    uint16_t *staging = s->pinned;
+    _Static_assert(2 * CHUNK * sizeof(uint16_t) <= STORE_SCRATCH_BYTES, "a chunk and its low bits");
+    uint16_t *staging = s->scratch;
     if (!staging) staging = heap(2 * (n < CHUNK ? n : CHUNK) * sizeof *staging);
     enum status st = STATUS_OK;
     for (size_t done = 0; done < n && !st; done += CHUNK) {
@@ -117,7 +117,7 @@ static enum status by_chunks(const struct store *s, size_t at, size_t n, float *
         st = to ? read_chunk(s, at + done, len, to + done, staging)
                 : write_chunk(s, at + done, len, from + done, staging);
     }
-    if (staging != s->pinned) free(staging);
+    if (staging != s->scratch) free(staging);
     return st;
 }
 
@@ -186,8 +186,8 @@ static enum status move_quantized(const struct store *s, size_t at, size_t n, fl
                                   const float *from)
 {
     const struct store_blocks *b = s->blocks;
-    _Static_assert(sizeof(struct block_chunk) <= STORE_PINNED_BYTES, "a chunk");
-    struct block_chunk *c = s->pinned ? s->pinned : heap(sizeof *c);
+    _Static_assert(sizeof(struct block_chunk) <= STORE_SCRATCH_BYTES, "a chunk");
+    struct block_chunk *c = s->scratch ? s->scratch : heap(sizeof *c);
     enum status st = STATUS_OK;
     size_t next = find_range(b, at);
     blockwise_map_init(&c->map, b->is_signed);
@@ -209,7 +209,7 @@ static enum status move_quantized(const struct store *s, size_t at, size_t n, fl
             st = write_blocks(s, here, len, from + done, c);
         next += is_full && here + len == end;
     }
-    if (c != s->pinned) free(c);
+    if (c != s->scratch) free(c);
     return st;
 }
 

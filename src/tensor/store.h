@@ -1,9 +1,10 @@
 /* store.h -- storage of parameters or moments as f32, bf16, split bf16 and low bits, or quantized
  * by blocks (blockwise.h), which the host reads and writes as f32.
  *
- * Memory   A device's f32 is copied from or to the caller's memory; other forms pass in chunks
- *          through `pinned`, or without it through memory that each call allocates.  A GPU's link
- *          has its full bandwidth only if both are pinned host memory. */
+ * Memory   A device's f32 is copied from or to the caller's memory.  Its other forms, and INT8 in
+ *          host memory too, pass in chunks through `scratch`, or without it through memory that
+ *          each call allocates.  A GPU's link has its full bandwidth only if both are pinned host
+ *          memory. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -32,9 +33,11 @@ struct store {
     enum dtype dtype;
     struct queue *queue;               /* borrowed; owner of the device memory; NULL: host memory */
     const struct store_blocks *blocks; /* borrowed; INT8 only */
-    void *pinned;                      /* STORE_PINNED_BYTES; borrowed; NULL: none */
+    /* Of store_read and store_write, STORE_SCRATCH_BYTES; borrowed; pinned if the queue is a GPU's.
+     * One call at a time.  NULL: each call allocates its own. */
+    void *scratch;
 };
-enum { STORE_PINNED_BYTES = 4 << 20 };
+enum { STORE_SCRATCH_BYTES = 4 << 20 };
 
 struct store store_f32(float *x, struct queue *queue);
 

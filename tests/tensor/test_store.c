@@ -89,7 +89,7 @@ static void check_store(const struct store *s, bool exact)
     free(x), free(back);
 }
 
-static void check_forms(struct arena *a, struct queue *queue, void *pinned)
+static void check_forms(struct arena *a, struct queue *queue, void *scratch)
 {
     float *whole = arena_alloc(a, N + 2 * AT, sizeof *whole);
     bf16 *half = arena_alloc(a, N + 2 * AT, sizeof *half);
@@ -97,14 +97,14 @@ static void check_forms(struct arena *a, struct queue *queue, void *pinned)
     struct store f32 = store_f32(whole, queue),
                  split = {.x = half, .low = low, .dtype = BF16, .queue = queue};
     struct store narrow = {.x = half, .dtype = BF16, .queue = queue};
-    f32.pinned = split.pinned = narrow.pinned = pinned;
+    f32.scratch = split.scratch = narrow.scratch = scratch;
     check_store(&f32, true);
     check_store(&split, true);
     check_store(&narrow, false);
 }
 
 /* Two blocks' worth of elements in the middle, not aligned to blocks, stay f32. */
-static void check_quantized(struct arena *a, struct queue *queue, void *pinned)
+static void check_quantized(struct arena *a, struct queue *queue, void *scratch)
 {
     enum { ALL = N / 256 * 256 + 512, MIDDLE = 4096, FULL = 512 };
     const struct store_range ranges[] = {{MIDDLE, 300, 0}, {MIDDLE + 300, 212, 300}};
@@ -112,7 +112,7 @@ static void check_quantized(struct arena *a, struct queue *queue, void *pinned)
     struct store_blocks blocks = {.ranges = ranges, .num_ranges = 2, .is_signed = true};
     struct store s = {
         .x = arena_alloc(a, ALL, 1), .dtype = INT8, .queue = queue, .blocks = &blocks};
-    s.pinned = pinned;
+    s.scratch = scratch;
     blocks.scales = arena_alloc(a, ALL / 256, sizeof(float));
     blocks.full = arena_alloc(a, FULL, sizeof(float));
     for (int i = 0; i < ALL; i++) x[i] = sinf((float)i) * (float)(1 + i % 1000);
@@ -159,13 +159,13 @@ TEST(device_stores_are_read_and_written_by_copies)
     CHECK_STATUS(OK, cpu_queue_open(&queue, 2, 0));
     strict_open(queue, &ops_cpu_reference, true);
     CHECK_STATUS(OK, arena_init(&a, 11 << 20, queue_device_allocator(queue)));
-    void *pinned[] = {NULL, heap(STORE_PINNED_BYTES)};
+    void *scratch[] = {NULL, heap(STORE_SCRATCH_BYTES)};
     for (int i = 0; i < 2; i++) {
         arena_reset(&a, 0);
-        check_forms(&a, queue, pinned[i]);
-        check_quantized(&a, queue, pinned[i]);
+        check_forms(&a, queue, scratch[i]);
+        check_quantized(&a, queue, scratch[i]);
     }
-    free(pinned[1]);
+    free(scratch[1]);
     arena_release(&a);
     strict_close(queue);
     cpu_queue_close(queue);
