@@ -76,22 +76,23 @@ struct host_bytes {
     size_t program, data, checkpoint;
 };
 
-/* Whether a save reads f32 from host memory: of the state, or of its copy. */
-static bool saves_plain_f32(const struct config *c, bool on_gpu)
+/* An asynchronous save reads a copy in host memory. */
+static size_t save_bytes(const struct config *c, bool on_gpu, int ranks)
 {
-    return !optim_uses_split_weights(&c->optimizer) && optim_moment_dtype(&c->optimizer) == F32 &&
-           (!on_gpu || c->checkpoint.async_mode != ASYNC_disabled);
+    if (!c->checkpoint.enable || c->checkpoint.load_only) return 0;
+    return checkpoint_save_bytes(ranks, on_gpu && c->checkpoint.async_mode == ASYNC_disabled,
+                                 optim_uses_split_weights(&c->optimizer),
+                                 optim_moment_dtype(&c->optimizer));
 }
 
 static struct host_bytes host_bytes_of(const struct run_memory *m, const struct config *c,
                                        size_t data, int ranks)
 {
     enum { MPI_BYTES = 10 << 20 }; /* that a rank's MPI library allocates, about: Open MPI's */
-    bool saves = c->checkpoint.enable && !c->checkpoint.load_only;
-    return (struct host_bytes){
-        .program = (size_t)memory_resident_bytes() + (ranks > 1 ? MPI_BYTES : 0),
-        .data = data,
-        .checkpoint = saves ? checkpoint_save_bytes(ranks, saves_plain_f32(c, is_gpu(m))) : 0};
+    return (struct host_bytes){.program =
+                                   (size_t)memory_resident_bytes() + (ranks > 1 ? MPI_BYTES : 0),
+                               .data = data,
+                               .checkpoint = save_bytes(c, is_gpu(m), ranks)};
 }
 
 static void add_common(struct run_memory *m, const struct host_bytes *host)

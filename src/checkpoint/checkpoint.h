@@ -95,9 +95,9 @@ struct checkpointer_options {
 };
 
 /* Memory of a save beyond the staging buffer, per rank: blocks of a file, send and receive buffers,
- * and what elements pass through that are not f32 in host memory.  `is_plain`: all of the state is,
- * or of its copy in the staging buffer. */
-size_t checkpoint_save_bytes(int ranks, bool is_plain);
+ * and, unless the state (of an async save: its copy) is f32 in host memory, the buffers that
+ * convert it.  `on_gpu`: it is in a GPU's memory; `is_split`: its weights are split (store.h). */
+size_t checkpoint_save_bytes(int ranks, bool on_gpu, bool is_split, enum dtype moments);
 
 enum status checkpointer_open(struct checkpointer **out, const struct checkpointer_options *o);
 /* Waits for a pending save and for its copy, and returns the save's status, the same on all ranks.

@@ -55,7 +55,7 @@ static enum status read_run(struct tensor_origins *o, const struct shard_run *p,
 }
 
 /* Fills this rank's shard of the tensors that have an origin in the files.  What a GPU copies is
- * read into pinned memory. */
+ * read into pinned memory.  In host memory only INT8 passes through scratch. */
 static enum status load_buffer(struct tensor_origins *o, const struct shard *shard,
                                enum value_kind kind, struct store flat)
 {
@@ -64,10 +64,11 @@ static enum status load_buffer(struct tensor_origins *o, const struct shard *sha
     struct arena memory = {0};
     struct tensor_reader *last = NULL;
     enum status st = STATUS_OK;
+    size_t scratch = flat.dtype == INT8 || (shared && flat.dtype != F32) ? STORE_SCRATCH_BYTES : 0;
     if (shared || flat.low || flat.dtype == INT8) {
-        TRY_OUT(arena_init(&memory, CHUNK * sizeof *d.values + STORE_SCRATCH_BYTES, shared));
+        TRY_OUT(arena_init(&memory, CHUNK * sizeof *d.values + scratch, shared));
         d.values = arena_alloc(&memory, CHUNK, sizeof *d.values);
-        d.store.scratch = arena_alloc(&memory, STORE_SCRATCH_BYTES, 1);
+        if (scratch) d.store.scratch = arena_alloc(&memory, scratch, 1);
     }
     for (size_t i = 0; i < shard->count; i++) {
         const struct shard_run *p = &shard->runs[i];

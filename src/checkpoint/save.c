@@ -37,13 +37,22 @@ struct checkpointer {
 
 enum { VALUES_BYTES = TENSOR_SOURCE_ELEMENTS * sizeof(float) };
 
+/* Of the buffers that convert a state to f32; 0: it is f32 in host memory.  In host memory only
+ * INT8 passes through scratch. */
+static size_t conversion_bytes(bool on_gpu, bool is_split, enum dtype moments)
+{
+    bool is_f32 = !is_split && moments == F32;
+    if (is_f32 && !on_gpu) return 0;
+    return VALUES_BYTES + (moments == INT8 || (on_gpu && !is_f32) ? STORE_SCRATCH_BYTES : 0);
+}
+
 /* Two blocks of f32, a byte per element of one, with several ranks a send and a receive buffer, and
  * the memory of struct save_sources. */
-size_t checkpoint_save_bytes(int ranks, bool is_plain)
+size_t checkpoint_save_bytes(int ranks, bool on_gpu, bool is_split, enum dtype moments)
 {
     size_t buffers = ranks > 1 ? 4 : 2;
     return buffers * VALUES_BYTES + TENSOR_SOURCE_ELEMENTS +
-           (is_plain ? 0 : VALUES_BYTES + STORE_SCRATCH_BYTES);
+           conversion_bytes(on_gpu, is_split, moments);
 }
 
 static enum status open_copier(struct checkpointer *c, const struct checkpointer_options *o)
@@ -83,18 +92,19 @@ out:
 struct save_sources {
     struct stored_source stored[VALUE_KINDS];
     struct checked_source checked[VALUE_KINDS];
-    struct arena memory; /* pinned if the state is in a GPU's memory; owned */
+    struct arena memory; /* conversion_bytes, pinned if the state is in a GPU's memory; owned */
     float *values;       /* in it, as is `scratch`; NULL: all buffers are f32 in host memory */
-    void *scratch;
+    void *scratch;       /* NULL: no store needs it */
 };
 
 static enum status alloc_values(struct save_sources *s, const struct checkpoint_state *state)
 {
     const struct allocator *shared = queue_shared_allocator(state->queue);
-    if (!shared && !state->low && state->moments == F32) return STATUS_OK;
-    TRY(arena_init(&s->memory, VALUES_BYTES + STORE_SCRATCH_BYTES, shared));
+    size_t bytes = conversion_bytes(shared, state->low, state->moments);
+    if (!bytes) return STATUS_OK;
+    TRY(arena_init(&s->memory, bytes, shared));
     s->values = arena_alloc(&s->memory, VALUES_BYTES, 1);
-    s->scratch = arena_alloc(&s->memory, STORE_SCRATCH_BYTES, 1);
+    if (bytes > VALUES_BYTES) s->scratch = arena_alloc(&s->memory, bytes - VALUES_BYTES, 1);
     return STATUS_OK;
 }
 

@@ -100,14 +100,15 @@ TEST(memory_of_a_rank_counts_the_loader_of_validation_data)
     run_memory_release(&without), run_memory_release(&with);
 }
 
-TEST(memory_of_a_rank_counts_what_a_save_reads_a_state_through_that_is_not_f32_in_host_memory)
+TEST(plan_counts_the_conversion_buffers_of_a_save)
 {
     static const struct {
         const char *setting;
         size_t mebibytes;
     } rows[] = {{"optimizer.state_dtype=float32", 9},
-                {"optimizer.state_dtype=bfloat16", 17},
-                {"device.hardware=h200", 17}};
+                {"optimizer.state_dtype=bfloat16", 13},
+                {"optimizer.state_dtype=int8", 17},
+                {"device.hardware=h200", 13}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct run_memory m;
         CHECK_STATUS(OK, plan(&m, rows[i].setting, 1));
