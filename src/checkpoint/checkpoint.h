@@ -139,7 +139,7 @@ enum status checkpoint_find_step(const char *folder, int64_t step, const struct 
  * run or a folder of checkpoints, ours or DCP, the checkpoint of `step`, or the newest complete one
  * if `step` is negative.  *folder is on the heap.
  * MISSING: no model, or not that step.  CONFIG: a step was given, but `path` is a model.  DATA:
- * that step is damaged, or all are. */
+ * that step is damaged, or all are.  UNSUPPORTED: a checkpoint of Megatron-LM. */
 enum status checkpoint_locate(const char *path, int64_t step, const struct comm *world,
                               char **folder);
 

@@ -5,6 +5,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/interop/dcp.h"
 #include "checkpoint/interop/model_files.h"
+#include "checkpoint/interop/pytorch_bin.h"
 #include "checkpoint/interop/torch_files.h"
 #include "checkpoint/manifest.h"
 
@@ -115,6 +116,13 @@ static enum status find_common(const char *folder, int64_t step, const struct co
 /* Where checkpoint_locate finds the model. */
 enum { AT_PATH, IN_STEPS, IN_RUN };
 
+/* A checkpoint of Megatron-LM, in whose folder nothing was exported to Hugging Face's format. */
+static bool is_only_megatron(const char *path)
+{
+    return !model_files_have_safetensors(path) && !pytorch_bin_detect(path) &&
+           torch_files_are_megatron(path);
+}
+
 /* `below`: the folder of a run's checkpoints.  DCP steps may have config.json in the folder above
  * them. */
 static enum status find_model(const char *path, const char *below, int64_t step, int64_t *location)
@@ -125,8 +133,8 @@ static enum status find_model(const char *path, const char *below, int64_t step,
     enum status st = STATUS_OK;
     if (!is_model) TRY_OUT(file_require_folder(path));
     TRY_OUT(folder_steps_count(path, &num_steps));
-    if (!num_steps && !file_is_dir(below) && torch_files_are_megatron(path))
-        FAIL_OUT(DATA,
+    if (!num_steps && !file_is_dir(below) && is_only_megatron(path))
+        FAIL_OUT(UNSUPPORTED,
                  "%s: checkpoints of Megatron-LM are not supported: export this one to Hugging "
                  "Face's format with Megatron-LM's tools or Megatron Bridge",
                  path);

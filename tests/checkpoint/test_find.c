@@ -50,23 +50,32 @@ TEST(damaged_checkpoints_are_skipped_with_a_warning)
     saved_close(&s);
 }
 
+/* Writes "{}", and makes the folders above it. */
+static void put_file(const char *root, const char *name)
+{
+    const char *path = test_path(root, name);
+    char *parent = file_parent(path);
+    CHECK_STATUS(OK, file_make_dirs(parent));
+    CHECK_STATUS(OK, file_write(path, "{}", 2));
+    free(parent);
+}
+
 TEST(checkpoints_of_megatron_are_named_as_not_supported)
 {
     static const char *const files[] = {"a/latest_checkpointed_iteration.txt",
-                                        "b/mp_rank_00/model_optim_rng.pt", "c/.metadata",
+                                        "a/iter_0000009/mp_rank_00/model_optim_rng.pt",
+                                        "b/latest_checkpointed_iteration.txt",
+                                        "b/release/mp_rank_00_000/model_optim_rng.pt",
+                                        "c/.metadata",
                                         "c/metadata.json"};
-    static const char *const paths[] = {"a", "b", "b/mp_rank_00", "c"};
+    static const char *const paths[] = {
+        "a", "a/iter_0000009", "a/iter_0000009/mp_rank_00", "b/release", "b", "c"};
     const char *root = test_folder();
     char *path;
-    for (size_t i = 0; i < 4; i++) {
-        char *parent = file_parent(test_path(root, files[i]));
-        CHECK_STATUS(OK, file_make_dirs(parent));
-        CHECK_STATUS(OK, file_write(test_path(root, files[i]), "{}", 2));
-        free(parent);
-    }
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) put_file(root, files[i]);
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         const char *folder = test_path(root, paths[i]);
-        CHECK_STATUS(DATA, checkpoint_locate(folder, -1, comm_self(), &path));
+        CHECK_STATUS(UNSUPPORTED, checkpoint_locate(folder, -1, comm_self(), &path));
         CHECK_MESSAGE("checkpoints of Megatron-LM are not supported");
     }
 }
@@ -209,6 +218,31 @@ TEST(path_locates_a_model_or_the_newest_native_or_dcp_checkpoint)
     CHECK_STATUS(DATA, checkpoint_locate(folder, 20, comm_self(), &none));
     CHECK_MESSAGE("incomplete checkpoint");
     saved_close(&s);
+}
+
+TEST(a_model_beside_checkpoints_of_megatron_is_located)
+{
+    static const char *const models[] = {"a/model.safetensors", "b/pytorch_model.bin"};
+    const char *root = test_folder();
+    for (size_t i = 0; i < 2; i++) {
+        char *folder = file_parent(test_path(root, models[i]));
+        put_file(folder, "latest_checkpointed_iteration.txt");
+        put_file(folder, "iter_0000009/mp_rank_00/model_optim_rng.pt");
+        put_file(root, models[i]);
+        CHECK(is_at(folder, -1, folder));
+        free(folder);
+    }
+}
+
+/* As verl does. */
+TEST(a_folder_with_only_the_tracker_of_megatron_is_not_its_checkpoint)
+{
+    const char *root = test_folder();
+    char *path;
+    put_file(root, "latest_checkpointed_iteration.txt");
+    put_file(root, "global_step_9/actor/config.json");
+    CHECK_STATUS(MISSING, checkpoint_locate(root, -1, comm_self(), &path));
+    CHECK_MESSAGE("no model found");
 }
 
 TEST(checkpoints_are_located_in_the_folder_that_the_run_configures)

@@ -9,6 +9,7 @@
 #include "checkpoint/interop/params_json.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* A folder of .pth files may contain anything else. */
 enum torch_kind torch_files_kind(const char *path)
@@ -19,12 +20,25 @@ enum torch_kind torch_files_kind(const char *path)
     return meta ? TORCH_META : TORCH_NONE;
 }
 
+static bool has_iterations(const char *path)
+{
+    struct file_list l;
+    bool found = false;
+    if (file_list_dir(&l, path)) return false;
+    for (size_t i = 0; i < l.count; i++)
+        found |= !strncmp(l.paths[i], "iter_", 5) || !strcmp(l.paths[i], "release");
+    file_list_release(&l);
+    return found;
+}
+
+/* verl writes latest_checkpointed_iteration.txt, too, but next to its folders global_step_N. */
 bool torch_files_are_megatron(const char *path)
 {
-    static const char *const names[] = {"latest_checkpointed_iteration.txt", "mp_rank_00",
-                                        "mp_rank_00_000", "model_optim_rng.pt"};
+    static const char *const names[] = {"mp_rank_00", "mp_rank_00_000", "model_optim_rng.pt"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (file_exists_in(path, names[i])) return true;
+    if (file_exists_in(path, "latest_checkpointed_iteration.txt") && has_iterations(path))
+        return true;
     return dcp_detect(path) && file_exists_in(path, "metadata.json");
 }
 

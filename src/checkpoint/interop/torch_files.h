@@ -14,8 +14,9 @@ static inline bool torch_files_detect(const char *path)
 {
     return torch_files_kind(path) != TORCH_NONE;
 }
-/* Whether it is Megatron-LM's: a folder of iter_N, one of these, or a folder in it.  Its formats
- * are not supported, though torch_dist looks like torch.distributed.checkpoint's. */
+/* Whether `path` is a Megatron-LM checkpoint: the folder that holds iter_N, an iter_N, or an
+ * mp_rank_N inside one.  None is supported: torch_dist has DCP's .metadata, too, but other tensors.
+ */
 bool torch_files_are_megatron(const char *path);
 /* Opens the tensors.  `shape` NULL: the heads are not known yet. */
 enum status torch_files_open(struct tensor_slices *slices, const char *path,
