@@ -14,9 +14,9 @@
 #include "parallel/mesh.h"
 #include "parallel/stages.h"
 
-/* Loads the defaults, the file (NULL: no file), then `settings` ("section.key=value").
- * CONFIG: the message has file:line:column, key, value, the allowed values and a suggestion.
- * MISSING: the file does not exist.
+/* Loads the defaults, the file (NULL: no file), then `settings` ("section.key=value").  A path's ~/
+ * becomes $HOME/.  CONFIG: the message has file:line:column, key, value, the allowed values and a
+ * suggestion.  MISSING: the file does not exist.
  * torchtitan's keys that change no result are accepted, and one log line lists them; those that
  * would change it are errors unless config.accept_loss names them. */
 enum status config_load(struct config *c, const char *path, const char *const *settings,
