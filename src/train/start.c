@@ -152,12 +152,10 @@ static enum status refuse_changes(const char *folder, const struct config_change
                   x->names.len ? "and start" : "or start");
     enum status st =
         FAILURE(CONFIG,
-                "%s: a resumed run cannot change these settings: %s. Set them back, or set another "
-                "job.dump_folder to start a new run%s%s",
+                "%s: a resumed run cannot change these settings: %s. Set them back, or start a new "
+                "run with another job.dump_folder%s%s",
                 folder, x->refused.data,
-                x->is_other_model
-                    ? ""
-                    : ", with checkpoint.initial_load_path from the weights of this checkpoint",
+                x->is_other_model ? "" : " (and this checkpoint as checkpoint.initial_load_path)",
                 remedy.len ? remedy.data : "");
     text_release(&remedy);
     return st;

@@ -139,7 +139,7 @@ TEST(start_check_compares_shapes_without_reading_weights)
     shape.F++;
     CHECK_STATUS(CONFIG, start_check(&p.config, &shape, true));
     CHECK_MESSAGE("step-1: a resumed run cannot change these settings: model.ffn_hidden was 24, is "
-                  "25. Set them back, or set another job.dump_folder to start a new run");
+                  "25. Set them back, or start a new run with another job.dump_folder");
     CHECK(!strstr(status_message(), "initial_load_path"));
     leave(&p);
 }
@@ -152,8 +152,9 @@ TEST(a_resume_refuses_another_function_of_the_weights_unless_it_is_accepted)
     const char *accepted = "model.norm_eps";
     shape.norm_eps *= 2;
     CHECK_STATUS(CONFIG, start_check(&p.config, &shape, false));
-    CHECK_MESSAGE("model.norm_eps was 1e-05, is 2e-05");
-    CHECK_MESSAGE("or continue anyway with checkpoint.accept_changed = [\"model.norm_eps\"]");
+    CHECK_MESSAGE("model.norm_eps was 1e-05, is 2e-05. Set them back, or start a new run with "
+                  "another job.dump_folder (and this checkpoint as checkpoint.initial_load_path), "
+                  "or continue anyway with checkpoint.accept_changed = [\"model.norm_eps\"]");
     const struct option_list own = p.config.checkpoint.accept_changed;
     p.config.checkpoint.accept_changed = (struct option_list){&accepted, 1};
     CHECK_STATUS(OK, start_check(&p.config, &shape, false));
