@@ -137,20 +137,20 @@ static enum status resume_state(struct training_run *r, const char *folder,
     return STATUS_OK;
 }
 
-/* Without training.global_batch_size other ranks may have other rows in a step, although no setting
- * has changed. */
-static void warn_of_other_rows(const struct training_run *r)
+/* Without training.global_batch_size a step's rows depend on the ranks.  `train`: the checkpoint's;
+ * in an old one step_rows is missing. */
+static void warn_of_other_rows(const struct training_run *r, const struct json *train)
 {
     const struct config *c = r->whole;
-    const struct trainer *t = &r->trainer;
-    int64_t rows = t->ramp.global;
+    int64_t rows = r->trainer.ramp.global, before;
     bool depends_on_ranks = c->training.global_batch_size < 0 && data_stages_count(c) == 1;
-    if (!r->is_main || !depends_on_ranks || t->rows_done == t->steps_done * rows) return;
+    if (!r->is_main || !depends_on_ranks ||
+        !json_as_int(json_get(train, "step_rows"), 1, JSON_MAX_INT, &before) || before == rows)
+        return;
     log_line(LOG_WARN,
-             "a step has %lld rows on these ranks; the steps before had %.4g%s. To keep the number "
-             "on any ranks, set training.global_batch_size",
-             (long long)rows, (double)t->rows_done / (double)t->steps_done,
-             t->rows_done % t->steps_done ? " on average" : "");
+             "a step now has %lld rows instead of %lld: training.local_batch_size times the "
+             "data-parallel ranks. To keep %lld on any ranks, set training.global_batch_size=%lld",
+             (long long)rows, (long long)before, (long long)before, (long long)before);
 }
 
 static enum status compare_start(const struct training_run *r, const struct start *from)
@@ -172,7 +172,7 @@ static enum status load_checkpoint(struct training_run *r, const struct start *f
     TRY_OUT(checkpoint_load(from->folder, &state, &rules, &found));
     if (from->whole)
         TRY_OUT(comm_agree(training_run_world(r), resume_state(r, from->folder, &found)));
-    if (from->own && t->steps_done) warn_of_other_rows(r);
+    if (from->own && t->steps_done) warn_of_other_rows(r, found.train);
     if (!found.has_ema) TRY_OUT(trainer_start_ema(t));
     if (t->optim.ema && from->whole && found.train && !found.has_ema)
         log_line(LOG_INFO, "%s has no moving average of the weights: it starts from them",
