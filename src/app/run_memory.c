@@ -41,7 +41,7 @@ static size_t data_bytes(const struct run_memory *m, const struct config *c, int
     struct data_config data = inputs_data_config(c, &one);
     struct loader_options o = inputs_loader_options(c, &m->machine.mesh, &data, t, vocabulary);
     struct loader *loader = NULL;
-    o.is_quiet = true;
+    o.is_quiet = o.is_sizing = true;
     if (loader_open(&loader, &o)) {
         log_line(LOG_WARN, "memory of the data loader is not included: %s", status_message());
         return 0;

@@ -257,9 +257,10 @@ static enum status open_loader(struct loader *l)
     if (loader_rows_have_streams(l) &&
         streams < l->split.readers) /* each is read for several readers */
         l->ring_size *= (l->split.readers + streams - 1) / streams;
+    loader_rows_init(&l->received, l);
+    if (o->is_sizing) return STATUS_OK;
     l->ring = heap(l->ring_size * sizeof *l->ring);
     for (uint64_t i = 0; i < l->ring_size; i++) loader_rows_init(&l->ring[i], l);
-    loader_rows_init(&l->received, l);
     return STATUS_OK;
 }
 

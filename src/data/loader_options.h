@@ -28,5 +28,6 @@ struct loader_options {
     bool once;         /* one pass over every document (validation, eval).  The rows do not depend
                           on the number of readers; each reader scans all documents. */
     bool is_quiet;     /* log nothing: the same data were opened before, with other options */
+    bool is_sizing;    /* only for loader_memory_bytes: no prefetch ring */
     int64_t max_rows;  /* once: limit over all readers together; 0: no limit */
 };

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "metrics/memory.h"
 #include "ops/cross_entropy.h"
 #include "tokenizer/tokenizer_impl.h"
 
@@ -257,6 +258,31 @@ TEST(loader_lowers_the_streams_if_documents_are_few)
         rig_release(&r);
     }
     text_release(&lines), text_release(&packed);
+}
+
+/* Few streams serve many readers, so the ring is large. */
+TEST(loader_that_only_counts_its_memory_has_no_prefetch_ring)
+{
+    int64_t bytes[2];
+    struct rig r;
+    rig_init(&r, NULL, 16);
+    add_tokens(&r, 48);
+    r.data.streams = 4;
+    r.options.prefetch_rows = 2, r.options.num_readers = 100;
+    for (int i = 0; i < 2; i++) {
+        r.options.is_sizing = i;
+        struct loader *l = rig_open(&r);
+        bytes[i] = loader_memory_bytes(l);
+        loader_close(l);
+    }
+    CHECK(bytes[0] == bytes[1]);
+    r.options.num_readers = 1 << 20;
+    int64_t before = memory_resident_bytes();
+    struct loader *l = rig_open(&r);
+    CHECK(memory_resident_bytes() - before < 16 << 20);
+    CHECK(loader_memory_bytes(l) > INT64_C(2) * (1 << 18) * 16 * 21);
+    loader_close(l);
+    rig_release(&r);
 }
 
 static void check_open_fails(struct rig *r, enum status want, const char *why)
