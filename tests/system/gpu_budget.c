@@ -50,9 +50,8 @@ const struct budget_case budget_cases[BUDGET_CASES] = {
      0},
     {"8B FP8, TP 2",
      "The same on each of two tensor-parallel ranks; before: SwiGLU stored its results, and bf16 "
-     "was "
-     "gathered. Transfers are\nnot in the table: per block eight of activations, four of them in "
-     "FP8, and the amaxes of eight tensors and four weights",
+     "was gathered. Transfers are\nnot in the table: per block eight of activations, four of them "
+     "in FP8, and the amaxes of eight tensors and four weights",
      false,
      {LLAMA_8B, BFLOAT16, LEAN, KEEP_ALL, "model.converters=[\"float8\"]",
       "parallelism.tensor_parallel_degree=2"},

@@ -74,8 +74,11 @@ TEST(gpu_budget_counts_the_launches_of_each_operation)
     CHECK(!b.rows[OP_quantize].calls);
 }
 
+#define SELECTIVE "activation_checkpoint.mode=selective"
+#define FLOAT8    "model.converters=[\"float8\"]"
+
 /* A step of two microbatches under tensor parallelism. */
-static void count_sharded(const char *fp8, struct budget *b)
+static void count_sharded(const char *checkpoint, const char *fp8, struct budget *b)
 {
     struct budget_case c = {
         .name = "tensor parallelism",
@@ -83,8 +86,7 @@ static void count_sharded(const char *fp8, struct budget *b)
                      "model.ffn_hidden=1024", "model.vocab_size=2048", "training.seq_len=512",
                      "training.local_batch_size=1", "training.global_batch_size=2",
                      "training.mixed_precision_param=bfloat16", "training.dataset_path=none",
-                     "parallelism.tensor_parallel_degree=2", "activation_checkpoint.mode=none",
-                     fp8},
+                     "parallelism.tensor_parallel_degree=2", checkpoint, fp8},
         .num_ranks = 2};
     CHECK_STATUS(OK, budget_count(&c, NULL, b));
 }
@@ -99,8 +101,8 @@ static uint64_t count_waits(const struct budget *b)
 TEST(fp8_under_tensor_parallelism_waits_for_no_block)
 {
     static struct budget plain, float8;
-    count_sharded(NULL, &plain);
-    count_sharded("model.converters=[\"float8\"]", &float8);
+    count_sharded(SELECTIVE, NULL, &plain);
+    count_sharded(SELECTIVE, FLOAT8, &float8);
     print_message("waits: bf16 %d, FP8 %d\n", (int)count_waits(&plain), (int)count_waits(&float8));
     CHECK(count_waits(&plain) > 0 && count_waits(&float8) <= count_waits(&plain) + 1);
 }
@@ -111,7 +113,7 @@ TEST(fp8_under_tensor_parallelism_quantizes_instead_of_storing)
 {
     enum { BLOCKS = 4, MICROBATCHES = 2, PASSES = BLOCKS * MICROBATCHES };
     static struct budget b;
-    count_sharded("model.converters=[\"float8\"]", &b);
+    count_sharded("activation_checkpoint.mode=none", FLOAT8, &b);
     const struct budget_row *rows = b.rows;
     uint64_t quantized = PASSES * 8 + BLOCKS * 4, gathered = PASSES * 4;
     CHECK(!rows[OP_amax].calls && !rows[OP_find_scale].calls);

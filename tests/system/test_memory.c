@@ -112,7 +112,7 @@ TEST(plan_is_within_five_percent_of_the_measured_peak_of_ranks)
         {2, RANKED FSDP ZERO1},
         {4, RANKED FSDP DDP},
         {2, RANKED TP},
-        {2, RANKED PP CHUNKS},
+        {2, RANKED PP CHUNKS "training.global_batch_size=4"},
         {4, RANKED PP TP},
         {4, RANKED PP CP},
         {4, RANKED CP TP},
