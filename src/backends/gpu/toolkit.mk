@@ -23,8 +23,9 @@ CUDA_LIB   = $(firstword $(wildcard $(foreach dir,$(CUDA_DIRS:%=%/lib64) $(CUDA_
 # Code for A100, H100 and B200, and PTX, which the driver compiles for other and later GPUs.
 # CUDA_PTX_100=90 makes B200's code from H100's PTX.
 CUDA_KINDS := 80 90 $(filter 100,$(patsubst sm_%,%,$(shell $(NVCC) --list-gpu-code 2>/dev/null)))
-# Line numbers for profilers and cuda-gdb; gpu-build, which runs nothing, compiles without.
-NVCC_FLAGS ?= -lineinfo
+# Line numbers for profilers, cuda-gdb and compute-sanitizer; gpu-build, which runs nothing,
+# compiles without.
+LINE_INFO  ?= -lineinfo
 CUDA_ARCH  ?= $(foreach kind,$(CUDA_KINDS),\
                   -gencode arch=compute_$(or $(CUDA_PTX_$(kind)),$(kind)),code=sm_$(kind)) \
                   -gencode arch=compute_90,code=compute_90
@@ -34,7 +35,7 @@ GPU_LIBS   = $(CUDA_RUNTIME) -lrt
 GPU_PATHS  = $(sort $(realpath $(foreach name,cublasLt cudnn nccl,\
                  $(dir $(call CUDA_LIB,$(name).so $(name).so.*)))))
 UNDRIVEN  := $(if $(shell ldconfig -p 2>/dev/null | grep -F libcuda.so.1),,1)
-GPU_CC     = $(NVCC) -std=c++17 -O3 $(CUDA_ARCH) $(NVCC_FLAGS) -DGPU_CUDA \
+GPU_CC     = $(NVCC) -std=c++17 -O3 $(CUDA_ARCH) $(LINE_INFO) $(NVCC_FLAGS) -DGPU_CUDA \
     -Xcompiler -Wall,-fPIE,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics
 else ifneq ($(filter-out 0,$(HIP)),)
 GPU       := hip
