@@ -267,10 +267,14 @@ static __global__ void __launch_bounds__(THREADS)
         load_f32(shared_b, right, column, k);
         __syncthreads();
         UNROLL
-        for (int kk = 0; kk < F32_TILE_K; kk++)
-            for (int i = 0; i < PER_THREAD; i++)
+        for (int kk = 0; kk < F32_TILE_K; kk++) {
+            UNROLL
+            for (int i = 0; i < PER_THREAD; i++) {
+                UNROLL
                 for (int j = 0; j < PER_THREAD; j++)
                     acc[i][j] += shared_a[kk][own_row + i] * shared_b[kk][own_column + j];
+            }
+        }
         __syncthreads();
     }
     for (int i = 0; i < PER_THREAD; i++)

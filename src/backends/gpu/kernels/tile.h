@@ -322,7 +322,9 @@ static __device__ __forceinline__ void tile_mma(struct tile_acc *s, const struct
     for (int c = 0; c < ACC_COLUMNS; c++) {
         const float *at = b->at + tile_column(c) * b->n_stride;
         UNROLL
-        for (int k = 0; k < TILE; k++)
+        for (int k = 0; k < TILE; k++) {
+            UNROLL
             for (int r = 0; r < ACC_ROWS; r++) s->x[r][c] += a->x[r][k] * at[k * b->k_stride];
+        }
     }
 }
