@@ -9,9 +9,11 @@
 #include "tensor/queue.h"
 
 enum {
-    ROWS_PER_PART = 64,   /* rows of one partial sum */
-    COLUMNS_PER_TASK = 64 /* whose partial sums a thread adds; whole pairs of registers */
+    ROWS_PER_PART = 64, /* rows of one partial sum */
+    /* Columns that one thread sums: a multiple of 2 * LANES, within which vectors_index permutes */
+    COLUMNS_PER_TASK = 64
 };
+_Static_assert(COLUMNS_PER_TASK % (2 * LANES) == 0, "whole pairs of registers");
 
 struct column_sums {
     size_t N, D;      /* rows, columns */

@@ -1,5 +1,5 @@
-/* rope.c (cpu) -- loads the angles of a token once and rotates all of its heads in place; bound by
- * memory bandwidth. */
+/* rope.c (cpu) -- loads the angles of a token once and rotates all of its heads in place; packed
+ * tensors: panel by panel, head by head.  Bound by memory bandwidth. */
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/rope.h"
 #include "backends/cpu/kernels/panel.h"

@@ -31,8 +31,8 @@ static __global__ void __launch_bounds__(MAX_THREADS)
     const unsigned token = blockIdx.x * g.tokens + in_block;
     if (in_block >= g.tokens || token >= g.all) return;
     const unsigned slot = lane / g.vectors, j = (lane - slot * g.vectors) * WIDTH;
-    const size_t own = (size_t)a.first + token % (unsigned)a.T;
-    const size_t angle = (positions_BT ? (size_t)positions_BT[token] : own) * J + j;
+    const size_t position = (size_t)a.first + token % (unsigned)a.T;
+    const size_t angle = (positions_BT ? (size_t)positions_BT[token] : position) * J + j;
     const float sign = a.inverse ? -1 : 1;
     T *row = x_BTHK + token * a.stride + j;
     float c[WIDTH], s[WIDTH];
