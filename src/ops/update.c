@@ -11,19 +11,19 @@ enum status sum_squares(const struct ops *ops, const struct sum_squares *a,
     OP_RUN(sum_squares);
 }
 
-struct adamw_factors adamw_factors_of(const struct adamw *a)
+struct adamw_coefficients adamw_coefficients_of(const struct adamw *a)
 {
     double correction1 = 1 - pow(a->beta1, (double)a->step);
     double correction2 = 1 - pow(a->beta2, (double)a->step);
-    return (struct adamw_factors){.keep = (float)(1 - a->lr * a->weight_decay),
-                                  .rate = (float)(a->lr / correction1),
-                                  .root = (float)(1 / sqrt(correction2)),
-                                  .eps = (float)a->eps,
-                                  .scale = (float)a->scale,
-                                  .beta1 = (float)a->beta1,
-                                  .beta2 = (float)a->beta2,
-                                  .new1 = (float)(1 - a->beta1),
-                                  .new2 = (float)(1 - a->beta2)};
+    return (struct adamw_coefficients){.keep = (float)(1 - a->lr * a->weight_decay),
+                                       .rate = (float)(a->lr / correction1),
+                                       .root = (float)(1 / sqrt(correction2)),
+                                       .eps = (float)a->eps,
+                                       .scale = (float)a->scale,
+                                       .beta1 = (float)a->beta1,
+                                       .beta2 = (float)a->beta2,
+                                       .new1 = (float)(1 - a->beta1),
+                                       .new2 = (float)(1 - a->beta2)};
 }
 
 /* A call for each part, for backends that take one at a time. */

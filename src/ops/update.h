@@ -6,6 +6,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "base/rng.h"
 #include "ops/ops.h"
 #include "tensor/dtype.h"
 
@@ -70,10 +71,17 @@ struct adamw_io {
 /* The coefficients of struct adamw's formula in f32, in which every backend computes:
  *   g' = scale g;  m = beta1 m + new1 g';  v = beta2 v + new2 g'^2
  *   w = keep w - rate m / (root sqrt(v) + eps) */
-struct adamw_factors {
-    float keep, rate, root, eps, scale, beta1, beta2, new1, new2;
+struct adamw_coefficients {
+    float keep; /* 1 - lr weight_decay */
+    float rate; /* lr / (1 - beta1^step) */
+    float root; /* 1 / sqrt(1 - beta2^step) */
+    float eps;
+    float scale; /* gradient clipping */
+    float beta1, beta2;
+    float new1, new2; /* 1 - beta1, 1 - beta2 */
 };
-struct adamw_factors adamw_factors_of(const struct adamw *a);
+/* step must be at least 1. */
+struct adamw_coefficients adamw_coefficients_of(const struct adamw *a);
 /* The position of element i in the whole model. */
 static inline uint64_t adamw_position(const struct adamw *a, uint64_t i)
 {
@@ -83,6 +91,12 @@ static inline uint64_t adamw_position(const struct adamw *a, uint64_t i)
  * rng_bits(seed, RNG_MOMENTS, step, .), whose four words have 16 bits each for two elements, low
  * half first. */
 enum { ADAMW_BLOCK = 8 };
+/* Where the first element of an op with stochastic rounding is: in the stream of purpose, seed and
+ * step, and in the whole model, as in struct adamw. */
+struct random_position {
+    enum rng_purpose purpose;
+    uint64_t seed, step, position, run, stride;
+};
 /* SHAPE: step below 1, too many parts, or split weights whose copy is not BF16. */
 enum status adamw(const struct ops *, const struct adamw *, const struct adamw_io *,
                   struct queue *);

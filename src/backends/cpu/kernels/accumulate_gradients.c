@@ -10,8 +10,8 @@ enum { BLOCK = 4096 /* elements of a work item */ };
 static void accumulate_block(const struct accumulate_gradients *a,
                              const struct accumulate_gradients_io *io, size_t begin, size_t n)
 {
-    const struct rounding_bits random = {RNG_GRADIENTS, a->seed, accumulate_gradients_step(a),
-                                         a->position,   a->run,  a->stride};
+    const struct random_position random = {RNG_GRADIENTS, a->seed, accumulate_gradients_step(a),
+                                           a->position,   a->run,  a->stride};
     uint16_t bits[BLOCK];
     const float *x = io->x_n + begin;
     bf16 *y = io->y_n + begin;

@@ -39,16 +39,16 @@ static void store_block(const struct adamw *a, const struct adamw_8bit_io *io, s
 }
 
 /* The explicit FMAs of the reference, so that both round to the same codes. */
-static void update_block(const struct adamw_factors *f, const float *restrict g, size_t n,
+static void update_block(const struct adamw_coefficients *c, const float *restrict g, size_t n,
                          struct block *restrict b)
 {
 #pragma omp simd
     for (size_t i = 0; i < n; i++) {
-        float grad = g[i] * f->scale;
-        float m = fmaf(f->new1, grad, f->beta1 * b->m[i]);
-        float v = fmaf(f->new2 * grad, grad, f->beta2 * b->v[i]);
+        float grad = g[i] * c->scale;
+        float m = fmaf(c->new1, grad, c->beta1 * b->m[i]);
+        float v = fmaf(c->new2 * grad, grad, c->beta2 * b->v[i]);
         b->m[i] = m, b->v[i] = v;
-        b->w[i] = fmaf(f->keep, b->w[i], -(f->rate * m / fmaf(sqrtf(v), f->root, f->eps)));
+        b->w[i] = fmaf(c->keep, b->w[i], -(c->rate * m / fmaf(sqrtf(v), c->root, c->eps)));
     }
 }
 
@@ -58,7 +58,7 @@ enum status KERNEL(adamw_8bit)(const struct adamw_8bit *op, const struct adamw_8
     const struct adamw *a = &op->adamw;
     struct blockwise_map first, second;
     if (queue->sizing) return STATUS_OK;
-    const struct adamw_factors f = adamw_factors_of(a);
+    const struct adamw_coefficients c = adamw_coefficients_of(a);
     size_t blocks = blockwise_num_blocks(a->n);
     blockwise_map_init(&first, true), blockwise_map_init(&second, false);
 #pragma omp parallel for schedule(static, WORK_BLOCKS) num_threads(queue->num_threads)
@@ -70,7 +70,7 @@ enum status KERNEL(adamw_8bit)(const struct adamw_8bit *op, const struct adamw_8
         blockwise_dequantize(&second, io->v_n + at, n, io->v_scale[i], b.v);
         load_block(a, io, at, n, b.w);
         vector_load(io->g_n, at, a->gradients, n, g);
-        update_block(&f, g, n, &b);
+        update_block(&c, g, n, &b);
         store_block(a, io, at, n, b.w);
         blockwise_quantize(&first, b.m, n, io->m_n + at, &io->m_scale[i]);
         blockwise_quantize(&second, b.v, n, io->v_n + at, &io->v_scale[i]);

@@ -8,14 +8,8 @@
 
 #include <string.h>
 
-/* Positions of elements in the whole model: as in struct adamw. */
-struct rounding_bits {
-    enum rng_purpose purpose;
-    uint64_t seed, step, position, run, stride;
-};
-
-/* Of n positions from `at` on. */
-static inline void rounding_bits_at(const struct rounding_bits *r, uint64_t at, size_t n,
+/* Writes the random bits of n consecutive positions, from `at` on, to `to`. */
+static inline void rounding_bits_at(const struct random_position *r, uint64_t at, size_t n,
                                     uint16_t *to)
 {
     enum { FILL = RNG_FILL * ADAMW_BLOCK };
@@ -36,8 +30,8 @@ static inline void rounding_bits_at(const struct rounding_bits *r, uint64_t at, 
     }
 }
 
-/* Of n elements from `begin` on. */
-static inline void rounding_bits_fill(const struct rounding_bits *r, size_t begin, size_t n,
+/* Writes the random bits of n consecutive elements, from `begin` on, to `to`. */
+static inline void rounding_bits_fill(const struct random_position *r, size_t begin, size_t n,
                                       uint16_t *to)
 {
     while (n > 0) {

@@ -6,8 +6,6 @@
 #include "backends/cpu/kernels/vector.h"
 #include "tensor/queue.h"
 
-#include <math.h>
-
 enum {
     BLOCK = 4096,          /* elements of one partial sum, and of one work item */
     PREFETCH_AHEAD = 1024, /* prefetch distance in elements */
@@ -58,8 +56,8 @@ static void split_block(const float *restrict w, size_t n, bf16 *half, uint16_t 
 static void store_second_moment(const struct adamw *a, size_t begin, size_t n, const float *v,
                                 bf16 *v_n)
 {
-    const struct rounding_bits random = {RNG_MOMENTS, a->seed, (uint64_t)a->step,
-                                         a->position, a->run,  a->stride};
+    const struct random_position random = {RNG_MOMENTS, a->seed, (uint64_t)a->step,
+                                           a->position, a->run,  a->stride};
     uint16_t bits[BLOCK];
     rounding_bits_fill(&random, begin, n, bits);
     for (size_t i = 0; i < n; i++) v_n[begin + i] = bf16_from_f32_stochastic(v[i], bits[i]);
@@ -72,15 +70,15 @@ struct adamw_arrays {
 };
 
 /* One register's worth of elements: n, at most LANES.  Returns the new weights. */
-static inline vector adamw_lanes(const struct adamw_factors *f, struct adamw_arrays x, size_t i,
-                                 size_t n)
+static inline vector adamw_lanes(const struct adamw_coefficients *c, struct adamw_arrays x,
+                                 size_t i, size_t n)
 {
-    vector g = vector_get(x.g, i, F32, n) * f->scale;
-    vector m = vector_fma(vector_broadcast(f->new1), g, f->beta1 * vector_get(x.m, i, F32, n));
-    vector v = vector_fma(f->new2 * g, g, f->beta2 * vector_get(x.v, i, F32, n));
-    vector root = vector_fma(vector_sqrt(v), vector_broadcast(f->root), vector_broadcast(f->eps));
+    vector g = vector_get(x.g, i, F32, n) * c->scale;
+    vector m = vector_fma(vector_broadcast(c->new1), g, c->beta1 * vector_get(x.m, i, F32, n));
+    vector v = vector_fma(c->new2 * g, g, c->beta2 * vector_get(x.v, i, F32, n));
+    vector root = vector_fma(vector_sqrt(v), vector_broadcast(c->root), vector_broadcast(c->eps));
     vector w =
-        vector_fma(vector_broadcast(f->keep), vector_get(x.w, i, F32, n), -(f->rate * m / root));
+        vector_fma(vector_broadcast(c->keep), vector_get(x.w, i, F32, n), -(c->rate * m / root));
     vector_set(x.m, i, F32, n, m);
     vector_set(x.v, i, F32, n, v);
     vector_set(x.w, i, F32, n, w);
@@ -88,7 +86,7 @@ static inline vector adamw_lanes(const struct adamw_factors *f, struct adamw_arr
 }
 
 /* The bf16 copy uses NT stores: it is not read before the next step. */
-static size_t adamw_lines(const struct adamw_factors *f, struct adamw_arrays x, bf16 *copy,
+static size_t adamw_lines(const struct adamw_coefficients *c, struct adamw_arrays x, bf16 *copy,
                           size_t n)
 {
     size_t i = 0;
@@ -101,13 +99,13 @@ static size_t adamw_lines(const struct adamw_factors *f, struct adamw_arrays x, 
             vector_prefetch(x.v, i + k + PREFETCH_AHEAD, F32);
         }
         for (size_t k = 0; k < LINE; k += LANES)
-            vector_set(line, k, BF16, LANES, adamw_lanes(f, x, i + k, LANES));
+            vector_set(line, k, BF16, LANES, adamw_lanes(c, x, i + k, LANES));
         if (copy) vector_stream_line(copy + i, line);
     }
     return i;
 }
 
-static void adamw_block(const struct adamw *a, const struct adamw_factors *r,
+static void adamw_block(const struct adamw *a, const struct adamw_coefficients *r,
                         const struct adamw_io *io, size_t begin, size_t n)
 {
     bool bf16_moments = a->moments == BF16;
@@ -117,7 +115,7 @@ static void adamw_block(const struct adamw *a, const struct adamw_factors *r,
     float *v = bf16_moments ? second : (float *)io->v_n + begin;
     const float *g = a->gradients == F32 ? (const float *)io->g_n + begin : widened;
     const struct adamw_arrays x = {w, m, v, g};
-    const struct adamw_factors f = *r;
+    const struct adamw_coefficients c = *r;
     bool has_copy = !a->split && io->copy_n;
     bf16 *copy = has_copy && a->copy_dtype == BF16 ? (bf16 *)io->copy_n + begin : NULL;
     bool nt_store = copy && vector_is_aligned(copy);
@@ -125,9 +123,9 @@ static void adamw_block(const struct adamw *a, const struct adamw_factors *r,
     if (a->gradients != F32) vector_load(io->g_n, begin, a->gradients, n, widened);
     if (bf16_moments)
         vector_load(io->m_n, begin, BF16, n, m), vector_load(io->v_n, begin, BF16, n, v);
-    size_t done = adamw_lines(&f, x, nt_store ? copy : NULL, n);
+    size_t done = adamw_lines(&c, x, nt_store ? copy : NULL, n);
     for (size_t i = done; i < n; i += LANES)
-        (void)adamw_lanes(&f, x, i, n - i < LANES ? n - i : LANES);
+        (void)adamw_lanes(&c, x, i, n - i < LANES ? n - i : LANES);
     if (bf16_moments)
         vector_store(io->m_n, begin, BF16, n, m), store_second_moment(a, begin, n, v, io->v_n);
     if (a->split)
@@ -142,7 +140,7 @@ static void adamw_block(const struct adamw *a, const struct adamw_factors *r,
 enum status KERNEL(adamw)(const struct adamw *a, const struct adamw_io *io, struct queue *queue)
 {
     if (queue->sizing) return STATUS_OK;
-    const struct adamw_factors r = adamw_factors_of(a);
+    const struct adamw_coefficients r = adamw_coefficients_of(a);
     size_t blocks = blocks_of(a->n);
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t block = 0; block < blocks; block++)

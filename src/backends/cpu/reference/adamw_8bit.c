@@ -8,12 +8,12 @@
 
 /* The explicit FMAs are those of reference_adamw. */
 static void update_weight(const struct adamw *a, const struct adamw_8bit_io *io, size_t i,
-                          const struct adamw_factors *f, const float moments[2])
+                          const struct adamw_coefficients *c, const float moments[2])
 {
     bf16 *half = io->copy_n;
     float m = moments[0], v = moments[1];
     float w = a->split ? split_to_f32(half[i], io->low_n[i]) : io->w_n[i];
-    w = fmaf(f->keep, w, -(f->rate * m / fmaf(sqrtf(v), f->root, f->eps)));
+    w = fmaf(c->keep, w, -(c->rate * m / fmaf(sqrtf(v), c->root, c->eps)));
     if (a->split) {
         split_from_f32(w, &half[i], &io->low_n[i]);
         return;
@@ -28,7 +28,7 @@ enum status reference_adamw_8bit(const struct adamw_8bit *op, const struct adamw
     const struct adamw *a = &op->adamw;
     struct blockwise_map first, second;
     if (queue->sizing) return STATUS_OK;
-    const struct adamw_factors f = adamw_factors_of(a);
+    const struct adamw_coefficients c = adamw_coefficients_of(a);
     blockwise_map_init(&first, true), blockwise_map_init(&second, false);
     for (size_t block = 0; block < blockwise_num_blocks(a->n); block++) {
         float m[BLOCKWISE_BLOCK], v[BLOCKWISE_BLOCK];
@@ -37,10 +37,10 @@ enum status reference_adamw_8bit(const struct adamw_8bit *op, const struct adamw
         blockwise_dequantize(&first, io->m_n + at, n, io->m_scale[block], m);
         blockwise_dequantize(&second, io->v_n + at, n, io->v_scale[block], v);
         for (size_t i = 0; i < n; i++) {
-            float g = element_get(io->g_n, at + i, a->gradients) * f.scale;
-            m[i] = fmaf(f.new1, g, f.beta1 * m[i]);
-            v[i] = fmaf(f.new2 * g, g, f.beta2 * v[i]);
-            update_weight(a, io, at + i, &f, (const float[]){m[i], v[i]});
+            float g = element_get(io->g_n, at + i, a->gradients) * c.scale;
+            m[i] = fmaf(c.new1, g, c.beta1 * m[i]);
+            v[i] = fmaf(c.new2 * g, g, c.beta2 * v[i]);
+            update_weight(a, io, at + i, &c, (const float[]){m[i], v[i]});
         }
         blockwise_quantize(&first, m, n, io->m_n + at, &io->m_scale[block]);
         blockwise_quantize(&second, v, n, io->v_n + at, &io->v_scale[block]);

@@ -48,14 +48,14 @@ static void store_second_moment(const struct adamw *a, void *v_n, size_t i, floa
 enum status reference_adamw(const struct adamw *a, const struct adamw_io *io, struct queue *queue)
 {
     if (queue->sizing) return STATUS_OK;
-    const struct adamw_factors f = adamw_factors_of(a);
+    const struct adamw_coefficients c = adamw_coefficients_of(a);
     bf16 *half = io->copy_n;
     for (size_t i = 0; i < a->n; i++) {
-        float g = element_get(io->g_n, i, a->gradients) * f.scale;
+        float g = element_get(io->g_n, i, a->gradients) * c.scale;
         float w = a->split ? split_to_f32(half[i], io->low_n[i]) : io->w_n[i];
-        float m = fmaf(f.new1, g, f.beta1 * element_get(io->m_n, i, a->moments));
-        float v = fmaf(f.new2 * g, g, f.beta2 * element_get(io->v_n, i, a->moments));
-        w = fmaf(f.keep, w, -(f.rate * m / fmaf(sqrtf(v), f.root, f.eps)));
+        float m = fmaf(c.new1, g, c.beta1 * element_get(io->m_n, i, a->moments));
+        float v = fmaf(c.new2 * g, g, c.beta2 * element_get(io->v_n, i, a->moments));
+        w = fmaf(c.keep, w, -(c.rate * m / fmaf(sqrtf(v), c.root, c.eps)));
         element_set(io->m_n, i, a->moments, m), store_second_moment(a, io->v_n, i, v);
         if (a->split) {
             split_from_f32(w, &half[i], &io->low_n[i]);

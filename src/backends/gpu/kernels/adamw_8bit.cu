@@ -208,7 +208,7 @@ static __device__ __forceinline__ void quantize(const struct shared_map *map,
 
 /* The explicit FMAs of the reference, so that both round to the same codes. */
 template <bool WIDE, typename G, typename T, bool SPLIT>
-static __device__ void update_block(const struct adamw_factors &r, const struct buffers &b,
+static __device__ void update_block(const struct adamw_coefficients &r, const struct buffers &b,
                                     const struct shared_map *maps, size_t block, int count)
 {
     const size_t at = block * BLOCKWISE_BLOCK + threadIdx.x % LANES * WIDTH;
@@ -234,7 +234,7 @@ static __device__ void update_block(const struct adamw_factors &r, const struct 
 /* G: type of the gradients.  ALIGNED: every buffer is aligned to 16 bytes. */
 template <bool ALIGNED, typename G, typename T, bool SPLIT>
 __global__ static void __launch_bounds__(BLOCK)
-    adamw_8bit_kernel(struct adamw_factors r, struct buffers b)
+    adamw_8bit_kernel(struct adamw_coefficients r, struct buffers b)
 {
     __shared__ struct shared_map maps[2];
     fill_map<true>(&maps[0]), fill_map<false>(&maps[1]);
@@ -255,7 +255,7 @@ __global__ static void __launch_bounds__(BLOCK)
 }
 
 template <typename G, typename T, bool SPLIT>
-static enum status launch_adamw_8bit(const struct adamw_factors &r, const struct buffers &b,
+static enum status launch_adamw_8bit(const struct adamw_coefficients &r, const struct buffers &b,
                                      struct queue *queue)
 {
     const size_t needed = ceil_div(b.n, (size_t)OWNERS * BLOCKWISE_BLOCK);
@@ -269,7 +269,7 @@ static enum status launch_adamw_8bit(const struct adamw_factors &r, const struct
 }
 
 template <typename G>
-static enum status launch_by_weights(const struct adamw *a, const struct adamw_factors &r,
+static enum status launch_by_weights(const struct adamw *a, const struct adamw_coefficients &r,
                                      const struct buffers &b, struct queue *queue)
 {
     if (a->split) return launch_adamw_8bit<G, bf16, true>(r, b, queue);
@@ -282,7 +282,7 @@ extern "C" enum status GPU_NAME(adamw_8bit)(const struct adamw_8bit *op,
 {
     const struct adamw *a = &op->adamw;
     if (queue->sizing || !a->n) return STATUS_OK;
-    const struct adamw_factors r = adamw_factors_of(a);
+    const struct adamw_coefficients r = adamw_coefficients_of(a);
     struct buffers b = {a->n,        io->w_n, io->m_n,    io->v_n,  io->m_scale,
                         io->v_scale, io->g_n, io->copy_n, io->low_n};
     return a->gradients == F32 ? launch_by_weights<float>(a, r, b, queue)

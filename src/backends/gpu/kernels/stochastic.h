@@ -10,11 +10,6 @@ extern "C" {
 #include "ops/update.h"
 }
 
-/* Position in the random stream of stochastic rounding (struct adamw). */
-struct random_position {
-    enum rng_purpose purpose;
-    uint64_t seed, step, position, run, stride;
-};
 struct philox_words {
     unsigned a, b, c, d;
 };

@@ -23,23 +23,23 @@ enum { BLOCK = 256 };
 static const unsigned max_grid = 4096;
 enum { WIDE = 4, STEPS = 16, PART = STEPS * BLOCK * WIDE }; /* PART: elements per block */
 
-template <int N> struct width {
+template <int N> struct constant_width {
     enum { value = N };
 };
 
-/* Calls step(width<N>, at) for elements at..at+N-1, until all n are done: N = WIDTH, and 1 for the
- * last ones.  A grid of element_blocks(n, WIDTH). */
+/* Calls step(constant_width<N>, at) for elements at..at+N-1, until all n are done: N = WIDTH, and 1
+ * for the last ones.  A grid of element_blocks(n, WIDTH). */
 template <int WIDTH, typename Step>
 static __device__ __forceinline__ void for_elements(size_t n, const Step &step)
 {
     const size_t threads = (size_t)gridDim.x * BLOCK, vectors = n / WIDTH;
     const size_t first = (size_t)blockIdx.x * BLOCK + threadIdx.x;
-    for (size_t i = first; i < vectors; i += threads) step(width<WIDTH>{}, i * WIDTH);
-    for (size_t i = vectors * WIDTH + first; i < n; i += threads) step(width<1>{}, i);
+    for (size_t i = first; i < vectors; i += threads) step(constant_width<WIDTH>{}, i * WIDTH);
+    for (size_t i = vectors * WIDTH + first; i < n; i += threads) step(constant_width<1>{}, i);
 }
-static unsigned element_blocks(size_t n, size_t width)
+static unsigned element_blocks(size_t n, size_t per_thread)
 {
-    size_t blocks = ceil_div(n, BLOCK * width);
+    size_t blocks = ceil_div(n, BLOCK * per_thread);
     return blocks < max_grid ? (unsigned)blocks : max_grid;
 }
 
@@ -128,13 +128,13 @@ extern "C" enum status GPU_NAME(sum_squares)(const struct sum_squares *a,
 }
 
 /* What all parts of an AdamW call have in common. */
-struct adamw_coefficients {
-    struct adamw_factors f; /* but `keep` and `rate`, which are each kind's */
-    uint64_t seed, step;    /* of stochastic rounding */
+struct adamw_common {
+    struct adamw_coefficients c; /* keep and rate are unused here: struct adamw_kind has them */
+    uint64_t seed, step;         /* of stochastic rounding */
 };
 /* What parts have that are of one kind. */
 struct adamw_kind {
-    float keep, rate; /* of struct adamw_factors */
+    float keep, rate; /* as in struct adamw_coefficients */
     uint64_t run, stride;
 };
 /* A part is split into chunks, of which the last has `tail` elements. */
@@ -166,7 +166,7 @@ struct adamw_place {
 };
 
 template <int WIDTH>
-static __device__ void store_second_moments(const struct adamw_coefficients &r,
+static __device__ void store_second_moments(const struct adamw_common &r,
                                             const struct adamw_place &p, const float (&v)[WIDTH],
                                             bf16 *v_n)
 {
@@ -176,7 +176,7 @@ static __device__ void store_second_moments(const struct adamw_coefficients &r,
 }
 
 template <int WIDTH>
-static __device__ void store_second_moments(const struct adamw_coefficients &,
+static __device__ void store_second_moments(const struct adamw_common &,
                                             const struct adamw_place &p, const float (&v)[WIDTH],
                                             float *v_n)
 {
@@ -204,11 +204,11 @@ static __device__ __forceinline__ void store_split(const float (&w)[WIDTH], bf16
 /* M: type of the moments; G: of the gradients; T: of the weights' copy.  SPLIT: the copy is the
  * upper half of split master weights. */
 template <int WIDTH, typename M, typename G, typename T, bool SPLIT>
-static __device__ void adamw_step(const struct adamw_coefficients &r, const struct adamw_buffers &b,
+static __device__ void adamw_step(const struct adamw_common &r, const struct adamw_buffers &b,
                                   const struct adamw_place &p)
 {
     const size_t at = p.at;
-    const struct adamw_factors &f = r.f;
+    const struct adamw_coefficients &c = r.c;
     const float keep = p.kind->keep, rate = p.kind->rate;
     float w[WIDTH], m[WIDTH], v[WIDTH], grad[WIDTH];
     M *m_n = (M *)b.m, *v_n = (M *)b.v;
@@ -218,10 +218,10 @@ static __device__ void adamw_step(const struct adamw_coefficients &r, const stru
         load<WIDTH>(b.w + at, w);
     load<WIDTH>(m_n + at, m), load<WIDTH>(v_n + at, v), load<WIDTH>((const G *)b.g + at, grad);
     for (int i = 0; i < WIDTH; i++) {
-        float g = grad[i] * f.scale;
-        m[i] = fmaf(f.new1, g, f.beta1 * m[i]);
-        v[i] = fmaf(f.new2 * g, g, f.beta2 * v[i]);
-        w[i] = fmaf(keep, w[i], -(rate * m[i] / fmaf(sqrtf(v[i]), f.root, f.eps)));
+        float g = grad[i] * c.scale;
+        m[i] = fmaf(c.new1, g, c.beta1 * m[i]);
+        v[i] = fmaf(c.new2 * g, g, c.beta2 * v[i]);
+        w[i] = fmaf(keep, w[i], -(rate * m[i] / fmaf(sqrtf(v[i]), c.root, c.eps)));
     }
     store<WIDTH>(m, m_n + at);
     store_second_moments<WIDTH>(r, p, v, v_n);
@@ -251,7 +251,7 @@ static __device__ unsigned find_part(const struct adamw_table &t, unsigned chunk
  * parts that begin at a multiple of WIDTH. */
 template <int WIDTH, typename M, typename G, typename T, bool SPLIT, bool WIDE>
 __global__ static void __launch_bounds__(BLOCK)
-    adamw_kernel(struct adamw_coefficients r, const __grid_constant__ struct adamw_table t,
+    adamw_kernel(struct adamw_common r, const __grid_constant__ struct adamw_table t,
                  struct adamw_buffers b)
 {
     for (unsigned chunk = blockIdx.x; chunk < t.chunks; chunk += gridDim.x) {
@@ -273,7 +273,7 @@ __global__ static void __launch_bounds__(BLOCK)
 }
 
 template <typename M, typename G, typename T, bool SPLIT>
-static enum status launch_adamw(const struct adamw_coefficients &r, const struct adamw_table &t,
+static enum status launch_adamw(const struct adamw_common &r, const struct adamw_table &t,
                                 const struct adamw_buffers &b, struct queue *queue)
 {
     enum { NARROW = sizeof(T) < 4 || sizeof(M) < 4 || sizeof(G) < 4, WIDTH = NARROW ? 8 : 4 };
@@ -289,7 +289,7 @@ static enum status launch_adamw(const struct adamw_coefficients &r, const struct
 }
 
 template <typename M, typename G>
-static enum status launch_adamw_moments(const struct adamw *a, const struct adamw_coefficients &r,
+static enum status launch_adamw_moments(const struct adamw *a, const struct adamw_common &r,
                                         const struct adamw_table &t, const struct adamw_buffers &b,
                                         struct queue *queue)
 {
@@ -299,7 +299,7 @@ static enum status launch_adamw_moments(const struct adamw *a, const struct adam
 }
 
 template <typename G>
-static enum status launch_adamw_gradients(const struct adamw *a, const struct adamw_coefficients &r,
+static enum status launch_adamw_gradients(const struct adamw *a, const struct adamw_common &r,
                                           const struct adamw_table &t,
                                           const struct adamw_buffers &b, struct queue *queue)
 {
@@ -321,8 +321,8 @@ static bool add_part(struct adamw_table *t, const struct adamw &all, const struc
 {
     struct adamw a = all;
     a.lr = p.lr, a.weight_decay = p.weight_decay;
-    const struct adamw_factors f = adamw_factors_of(&a);
-    struct adamw_kind kind = {f.keep, f.rate, p.run, p.stride};
+    const struct adamw_coefficients c = adamw_coefficients_of(&a);
+    struct adamw_kind kind = {c.keep, c.rate, p.run, p.stride};
     size_t chunks = ceil_div(p.count, ADAMW_CHUNK);
     if (!p.count) return true;
     unsigned index = t->num_parts < ADAMW_MAX_PARTS ? find_kind(t, kind) : (unsigned)MAX_KINDS;
@@ -333,7 +333,7 @@ static bool add_part(struct adamw_table *t, const struct adamw &all, const struc
     return true;
 }
 
-static enum status update_parts(const struct adamw *a, const struct adamw_coefficients &r,
+static enum status update_parts(const struct adamw *a, const struct adamw_common &r,
                                 struct adamw_table *t, const struct adamw_buffers &b,
                                 struct queue *queue)
 {
@@ -348,7 +348,7 @@ extern "C" enum status GPU_NAME(adamw)(const struct adamw *a, const struct adamw
                                        struct queue *queue)
 {
     if (queue->sizing || !a->n) return STATUS_OK;
-    const struct adamw_coefficients r = {adamw_factors_of(a), a->seed, (uint64_t)a->step};
+    const struct adamw_common r = {adamw_coefficients_of(a), a->seed, (uint64_t)a->step};
     const struct adamw_buffers b = {io->w_n, io->m_n, io->v_n, io->g_n, io->copy_n, io->low_n};
     const struct adamw_part whole = {0,           a->n,   a->lr,    a->weight_decay,
                                      a->position, a->run, a->stride};
