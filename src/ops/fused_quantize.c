@@ -6,6 +6,7 @@ enum status fused_amax(const struct ops *ops, const struct fused_amax *a,
 {
     if (a->N < 1 || a->C < 1)
         FAIL(SHAPE, "fused_amax: N %d, C %d: each must be at least 1", a->N, a->C);
+    BUG_IF(a->of == FUSED_FP8);
     OP_RUN(fused_amax);
 }
 

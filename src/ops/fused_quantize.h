@@ -8,8 +8,8 @@
  * FUSED_RMSNORM      x_NC, w_C, rstd_N          rmsnorm.h; its rows are dense
  * FUSED_SWIGLU       x: gate_up_N2F             swiglu.h, forward
  * FUSED_SWIGLU_GRAD  x: gate_up_N2F, dout_NF    swiglu.h: dgate_up_N2F
- * FUSED_FP8          x: FP8 values of `to`      x, in the order of OVER_ROWS; they are in that of
- *                                               OVER_COLUMNS, and y may be x.  No scale, no amax
+ * FUSED_FP8          x: row-major FP8 values    the same values, column-major.  y may be x.  Needs
+ *                                               no scale and computes no amax
  *
  * Order    The result is rounded to dtype before it is scaled: so FP8 values, amax and scale are
  *          those of the unfused ops.  fused_amax -> fused_quantize with `find`, or, where the scale
@@ -33,7 +33,7 @@ struct fused_amax_io {
     float *rstd_N; /* FUSED_RMSNORM: replaced */
     float *amax;   /* replaced by the maximum of its old value and the result's amax */
 };
-/* SHAPE: N or C below 1. */
+/* Not of FUSED_FP8.  SHAPE: N or C below 1. */
 enum status fused_amax(const struct ops *, const struct fused_amax *, const struct fused_amax_io *,
                        struct queue *);
 

@@ -130,8 +130,10 @@ OPS_TEST(fused_quantize_keeps_values_that_are_quantized)
     struct quantize op = {.n = N * C, .to = E5M2};
     RIG_RUN(quantize(rig_fast(), &op, &(struct quantize_io){x, x8, &scale}, rig_queue()));
     struct fused_quantize again = {FUSED_FP8, N, C, BF16, E5M2, OVER_ROWS, 0};
-    struct fused_quantize_io io = {.x = x8, .y = y};
+    struct fused_quantize_io io = {.x = x8, .y = y}, in_place = {.x = x8, .y = x8};
     RIG_RUN(fused_quantize(rig_fast(), &again, &io, rig_queue()));
+    CHECK(!memcmp(x8, y, N * C * sizeof *y));
+    RIG_RUN(fused_quantize(rig_fast(), &again, &in_place, rig_queue()));
     CHECK(!memcmp(x8, y, N * C * sizeof *y));
     free(x), free(x8), free(y);
 }

@@ -94,7 +94,7 @@ enum status reference_fused_quantize(const struct fused_quantize *a,
     void *result = NULL;
     enum status st = STATUS_OK;
     if (a->of == FUSED_FP8) {
-        memmove(io->y, io->x, n * sizeof *io->y); /* there is one order */
+        memmove(io->y, io->x, n * sizeof *io->y); /* bf16 values have one storage order */
         return STATUS_OK;
     }
     TRY_OUT(compute(a, io, queue, &result));

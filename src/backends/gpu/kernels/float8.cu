@@ -3,7 +3,7 @@
  * Order    amax compares the bits of |x| as integers, which order like the values, with NaN above
  *          everything: so the result does not depend on the order of the reduction. */
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/kernels/kernel.h"
+#include "backends/gpu/kernels/fp8.h"
 
 extern "C" {
 #include "backends/gpu/fp8.h"
@@ -70,16 +70,9 @@ extern "C" enum status GPU_NAME(amax)(const struct amax *a, const struct amax_io
                                : launch_amax<1, bf16>(a, io, partials, queue);
 }
 
-/* As float8_current_scale of ops/float8.h. */
 __global__ static void find_scale_kernel(float format_max, int amaxes, struct find_scale_io io)
 {
-    unsigned max = abs_bits<float>(io.amax[0]);
-    for (int i = 1; i < amaxes; i++) max = larger(max, abs_bits<float>(io.amax[i]));
-    const float current = __uint_as_float(max), delayed = io.delayed ? *io.delayed : 0;
-    const double size = (double)current < 1e-12 ? 1e-12 : (double)current;
-    const float scale = delayed > 0 ? delayed : (float)((double)format_max / size);
-    if (io.running && current > *io.running) *io.running = current;
-    *io.scale = {scale, 1 / scale};
+    compute_scale(io, amaxes, format_max, true);
 }
 
 extern "C" enum status GPU_NAME(find_scale)(const struct find_scale *a,

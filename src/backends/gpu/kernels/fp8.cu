@@ -133,8 +133,8 @@ template <typename F> struct fp8_source {
 
 /* ---- scales ---- */
 
-/* Where a kernel finds the scale: given, or from the amax as find_scale of ops/float8.h; without
- * either it is 1. */
+/* Where a kernel finds the scale: given, or from the amax as find_scale of ops/float8.h.  Neither,
+ * for fp8_source: it is 1. */
 struct scale_source {
     const struct float8_scale *given;
     struct find_scale_io find;
@@ -148,16 +148,7 @@ static __device__ __forceinline__ float scale_of(const struct scale_source &s)
 {
     if (s.given) return s.given->scale;
     if (!s.find.amax) return 1;
-    unsigned max = abs_bits<float>(s.find.amax[0]);
-    for (int i = 1; i < s.amaxes; i++) max = larger(max, abs_bits<float>(s.find.amax[i]));
-    float current = __uint_as_float(max), held = s.find.delayed ? *s.find.delayed : 0;
-    double size = (double)current < 1e-12 ? 1e-12 : (double)current;
-    float scale = held > 0 ? held : (float)((double)s.format_max / size);
-    if (blockIdx.x == 0) {
-        if (s.find.running && current > *s.find.running) *s.find.running = current;
-        *s.find.scale = {scale, 1 / scale};
-    }
-    return scale;
+    return compute_scale(s.find, s.amaxes, s.format_max, blockIdx.x == 0);
 }
 
 /* ---- tiles ---- */
@@ -205,8 +196,9 @@ static __device__ __forceinline__ unsigned finite_bits(float x)
     return bits > 0x7F800000u ? 0 : bits;
 }
 
-/* The threads of four neighboring rows hold four bytes each: returns those of one column, the first
- * for the first row. */
+/* x: four consecutive columns of this thread's row.  Returns column row % 4 of them, for the four
+ * rows that begin at row / 4 * 4, first row in the lowest byte.  All lanes of the warp must call
+ * it. */
 static __device__ __forceinline__ unsigned transpose_bytes(unsigned x, int row)
 {
     const unsigned even = 0x00FF00FFu, low = 0x0000FFFFu;
@@ -379,6 +371,7 @@ struct quantize_call {
     }
     template <typename S> enum status run(const S &source) const
     {
+        BUG_IF(!scales.given && !scales.find.amax);
         return to == E4M3 ? launch<struct e4m3>(source) : launch<struct e5m2>(source);
     }
 };
@@ -414,12 +407,13 @@ extern "C" enum status GPU_NAME(fp8_quantize)(const struct quantize *a,
     return call.run(tensor_source<bf16>{(const bf16 *)io->x_n, columns, wide});
 }
 
-/* Without native FP8 there is one order. */
+/* Without native FP8 there is one order.  x may be the target. */
 static enum status transpose_fp8(const struct quantize_call &call, const void *x,
                                  struct queue *queue)
 {
     const uint8_t *from = (const uint8_t *)x;
     const bool wide = call.columns % VECTOR == 0 && is_aligned(x);
+    if (call.target.values == x) return STATUS_OK;
     if (call.target.values)
         return queue_copy(queue, call.target.values, x, call.rows * call.columns * sizeof(bf16));
     return call.to == E4M3

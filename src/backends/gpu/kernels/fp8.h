@@ -1,4 +1,5 @@
-/* fp8.h -- FP8 values in memory (E4M3, E5M2): conversions with the rounding of ops/float8.h.
+/* fp8.h -- FP8 values in memory (E4M3, E5M2): conversions with the rounding of ops/float8.h, and
+ * the scale of a tensor.
  *
  * Memory   A quantized tensor of rows x columns takes the space of as many bf16: first its bytes in
  *          row-major order, for GEMMs that contract over its columns, then in column-major order,
@@ -8,6 +9,26 @@
 #pragma once
 
 #include "backends/gpu/kernels/kernel.h"
+
+extern "C" {
+#include "ops/float8.h"
+}
+
+/* As find_scale of ops/float8.h, by one thread; only if `stores` it writes to io. */
+static __device__ __forceinline__ float compute_scale(const struct find_scale_io &io, int amaxes,
+                                                      float format_max, bool stores)
+{
+    unsigned max = abs_bits<float>(io.amax[0]);
+    for (int i = 1; i < amaxes; i++) max = larger(max, abs_bits<float>(io.amax[i]));
+    const float current = __uint_as_float(max), delayed = io.delayed ? *io.delayed : 0;
+    const double size = (double)current < 1e-12 ? 1e-12 : (double)current;
+    const float scale = delayed > 0 ? delayed : (float)((double)format_max / size);
+    if (stores) {
+        if (io.running && current > *io.running) *io.running = current;
+        *io.scale = {scale, 1 / scale};
+    }
+    return scale;
+}
 
 struct e4m3 {
     uint8_t bits;
