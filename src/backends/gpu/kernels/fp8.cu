@@ -208,12 +208,19 @@ static __device__ __forceinline__ unsigned transpose_bytes(unsigned x, int row)
     return row & 2 ? (x & ~low) | other >> 16 : (x & low) | other << 16;
 }
 
+/* Where shared memory has word w of column c: permuted so that the 32 lanes of a warp store to, and
+ * load from, different banks. */
+static __device__ __forceinline__ int permute_word(int c, int w)
+{
+    return w ^ ((c >> 2 & 1) | (c & 2) | c >> 4 << 2);
+}
+
 template <typename F, typename S>
 static __global__ void __launch_bounds__(THREADS)
     fp8_quantize_kernel(size_t rows, size_t columns, S source, struct fp8_target to,
                         struct scale_source scales)
 {
-    __shared__ unsigned square[SIDE][WORDS + 1]; /* columns x four rows */
+    __shared__ unsigned square[SIDE][WORDS]; /* columns x four rows */
     __shared__ float shared_scale;
     const size_t across = (columns + SIDE - 1) / SIDE, all_columns = S::PARTS * columns;
     const size_t row0 = blockIdx.x / across * SIDE, column0 = blockIdx.x % across * SIDE;
@@ -245,10 +252,14 @@ static __global__ void __launch_bounds__(THREADS)
         if (part) __syncthreads(); /* the part before has been read */
         unsigned words[VECTOR / WORD];
         memcpy(words, v.x, sizeof words);
-        for (int i = 0; i < VECTOR; i += WORD)
-            square[at + i + line % WORD][line / WORD] = transpose_bytes(words[i / WORD], line);
+        for (int i = 0; i < VECTOR; i += WORD) {
+            const int column = at + i + line % WORD;
+            square[column][permute_word(column, line / WORD)] =
+                transpose_bytes(words[i / WORD], line);
+        }
         __syncthreads();
-        for (int i = 0; i < VECTOR / WORD; i++) words[i] = square[line][at / WORD + i];
+        for (int i = 0; i < VECTOR / WORD; i++)
+            words[i] = square[line][permute_word(line, at / WORD + i)];
         memcpy(v.x, words, sizeof words);
         if (stores_column)
             store_vector(v, to.column_major + (first + out_c) * rows + out_r,
