@@ -26,16 +26,33 @@ struct arithmetic {
 
 enum { MAX_UNKNOWN_BYTES = 200 };
 
-/* Adds a name, or what is between the brackets of $(NAME...) and ${NAME}. */
+/* Whether "A,B" has this name. */
+static bool lists_name(const struct text *names, const char *name, size_t len)
+{
+    for (const char *at = names->len ? names->data : ""; *at;) {
+        size_t own = strcspn(at, ",");
+        if (own == len && !strncmp(at, name, len)) return true;
+        at += own + (at[own] == ',');
+    }
+    return false;
+}
+
+/* Adds a name, or those between the brackets of $(A,B...) and ${A}.  The first one always: an empty
+ * list means that the value is known. */
 static void add_unknown(struct arithmetic *m, const char *at)
 {
-    size_t len = 0;
-    while (isalnum((unsigned char)at[len]) || (at[len] && strchr("_,/-", at[len]))) len++;
-    char *name = heap_string(len ? at : "?", len ? len : 1);
-    const char *known = m->unknown->data;
-    if (m->unknown->len + len < MAX_UNKNOWN_BYTES && !(known && strstr(known, name)))
-        text_addf(m->unknown, "%s%s", m->unknown->len ? "," : "", name);
-    free(name);
+    for (bool more = true; more; at++) {
+        size_t len = 0;
+        while (isalnum((unsigned char)at[len]) || (at[len] && strchr("_/-", at[len]))) len++;
+        const char *name = len ? at : "?";
+        at += len, more = *at == ',';
+        if (!len) len = 1;
+        bool fits = !m->unknown->len || m->unknown->len + len < MAX_UNKNOWN_BYTES;
+        if (fits && !lists_name(m->unknown, name, len)) {
+            if (m->unknown->len) text_adds(m->unknown, ",");
+            text_add(m->unknown, name, len);
+        }
+    }
 }
 
 static enum status parse_sum(struct arithmetic *m, int64_t *out);

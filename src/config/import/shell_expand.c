@@ -67,15 +67,19 @@ static enum status add_number(struct expander *e, int64_t value)
     return add_literal(e, word, strlen(word));
 }
 
-/* Adds $(NAME...) for an unknown value, where NAME is the first word of its source. */
+enum { MAX_NAME_BYTES = 200 };
+
+/* Adds $(NAME...) for an unknown value, where NAME is the first word of its source; it may be
+ * $(A,B...) already. */
 static enum status add_unknown(struct expander *e, const char *at, const char *end)
 {
     struct text name = {0};
     while (at < end && isspace((unsigned char)*at)) at++;
+    if (end - at > MAX_NAME_BYTES) end = at + MAX_NAME_BYTES;
     text_adds(&name, "$(");
-    for (int i = 0; at < end && i < 40 && (isalnum((unsigned char)*at) || strchr("_./-", *at)); i++)
+    while (at < end && (isalnum((unsigned char)*at) || strchr("_.,/-", *at)))
         text_add(&name, at++, 1);
-    while (name.data[name.len - 1] == '.') name.len--; /* it may be $(NAME...) already */
+    while (name.data[name.len - 1] == '.') name.len--;
     text_adds(&name, "...)");
     enum status st = add_literal(e, name.data, name.len);
     text_release(&name);

@@ -19,6 +19,9 @@ TEST(arithmetic_follows_precedence_and_variables)
         {"SLURM_X + UNKNOWN", 0, "SLURM_X,UNKNOWN"},
         {"$(nproc...) + ${SLURM_X}", 0, "nproc,SLURM_X"},
         {"1 / UNKNOWN", 0, "UNKNOWN"},
+        {"SLURM_NNODES * SLURM_NN", 0, "SLURM_NNODES,SLURM_NN"},
+        {"$(A,nproc...) * nproc * $(nproc,A...) * ${SLURM_X}", 0, "A,nproc,SLURM_X"},
+        {"$([...) + SLURM_X", 0, "?,SLURM_X"},
     };
     struct shell s;
     shell_init(&s, "x.sh", (struct shell_files){0});
@@ -31,6 +34,22 @@ TEST(arithmetic_follows_precedence_and_variables)
         CHECK(!strcmp(names, cases[i].unknown) && (unknown.len || value == cases[i].value));
         text_release(&unknown);
     }
+    shell_release(&s);
+}
+
+TEST(arithmetic_with_a_long_unknown_name_is_unknown)
+{
+    struct shell s;
+    char sum[1024], name[300];
+    int64_t value;
+    struct text unknown = {0};
+    memset(name, 'A', sizeof name), name[sizeof name - 1] = 0;
+    snprintf(sum, sizeof sum, "%s + %s + SLURM_X", name, name);
+    shell_init(&s, "x.sh", (struct shell_files){0});
+    shell_set(&s, name, "$(nproc...)");
+    CHECK_STATUS(OK, shell_arithmetic_evaluate(&s, sum, 1, &value, &unknown));
+    CHECK(!strcmp(unknown.data, name));
+    text_release(&unknown);
     shell_release(&s);
 }
 

@@ -74,6 +74,8 @@ TEST(variables_get_the_values_that_bash_gives_them)
         {"X=`date +\"%Y\"`", "$(date...)"},
         {"X=\"$HOME/x\"", "${HOME}/x"},
         {"A=$(nproc); X=$((A * 2))", "$(A...)"},
+        {"A=$(a) B=$(b); C=\"X=$((A * B))\"; eval $C", "$(A,B...)"},
+        {"A=$(a) B=$(b); C=$((A * B)); X=$((2 * $C * B))", "$(A,B...)"},
         {"X=\"$(cd \"$(dirname \"${BASH_SOURCE[0]}\")\" && pwd)\"", "$(cd...)"},
         {"python - <<PYEOF\nprint(\"'\", 1\nPYEOF\nX=after", "after"},
         {"set -euo pipefail\nX=(${NONE}); X=${#X[@]}", "0"},
