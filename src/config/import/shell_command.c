@@ -81,16 +81,19 @@ static void start_program(struct shell *s, const struct shell_words *w, int line
     }
 }
 
+static enum shell_result result_of_status(const char *status)
+{
+    char *end;
+    long value = strtol(status, &end, 10);
+    if (end == status || *end) return SHELL_UNKNOWN;
+    return value & 255 ? SHELL_FALSE : SHELL_TRUE;
+}
+
 /* exit or return STATUS; without one, that of the command before. */
 static void end_script(struct shell *s, const struct shell_words *w, int line)
 {
-    const char *status = w->count > 1 ? w->items[1] : "";
-    char *end;
-    long value = strtol(status, &end, 10);
-    bool is_number = end != status && !*end;
     s->end = *w->items[0] == 'e' ? SHELL_EXITS : SHELL_RETURNS;
-    s->exit_result = !is_number ? SHELL_UNKNOWN : value & 255 ? SHELL_FALSE : SHELL_TRUE;
-    if (w->count == 1) s->exit_result = s->last_result;
+    s->exit_result = w->count > 1 ? result_of_status(w->items[1]) : s->last_result;
     text_clear(&s->exit_place);
     text_addf(&s->exit_place, "%s:%d", s->file, line);
 }

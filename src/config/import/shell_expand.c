@@ -183,9 +183,18 @@ static enum status add_modified(struct expander *e, const char *name, struct she
     return add_unknown(e, name, name + strlen(name));
 }
 
+/* $?, where any failure is 1. */
+static enum status add_last_result(struct expander *e)
+{
+    static const char name[] = "status";
+    if (e->shell->last_result == SHELL_UNKNOWN) return add_unknown(e, name, name + sizeof name - 1);
+    return add_number(e, e->shell->last_result == SHELL_FALSE);
+}
+
 /* The content of ${...}. */
 static enum status add_braced(struct expander *e, const char *at, const char *end)
 {
+    if (end - at == 1 && *at == '?') return add_last_result(e);
     bool length = at + 1 < end && *at == '#';
     const char *from = at + length, *to = from;
     if (to < end && strchr("@*?$!", *to))
@@ -248,7 +257,6 @@ static enum status add_dollar(struct expander *e, const char **at, const char *e
         while (stop < end && (isalnum((unsigned char)*stop) || *stop == '_')) stop++;
     *at = stop;
     if (stop == name) return add_literal(e, "$", 1);
-    if (*name == '?') return add_literal(e, "0", 1);
     if (*name == '#') {
         return add_number(e, (int64_t)e->shell->arguments.count);
     }

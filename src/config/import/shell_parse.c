@@ -292,6 +292,7 @@ static enum status parse_if(struct shell *s, struct shell_cursor *c, bool run,
                             enum shell_result *result)
 {
     bool open = run; /* no branch has been taken yet */
+    enum shell_result skipped;
     *result = SHELL_TRUE;
     for (;;) {
         enum shell_result holds = SHELL_FALSE;
@@ -301,7 +302,8 @@ static enum status parse_if(struct shell *s, struct shell_cursor *c, bool run,
             shell_add_note(s, line,
                            "this condition is known only when the script runs; assumed false");
         TRY(expect_word(s, c, "then"));
-        TRY(parse_list(s, c, open && holds == SHELL_TRUE, result));
+        bool taken = open && holds == SHELL_TRUE;
+        TRY(parse_list(s, c, taken, taken ? result : &skipped));
         if (holds == SHELL_TRUE) open = false;
         skip_separators(c);
         if (!next_is(c, "elif")) break;
@@ -309,15 +311,16 @@ static enum status parse_if(struct shell *s, struct shell_cursor *c, bool run,
     }
     if (next_is(c, "else")) {
         c->at += 4;
-        TRY(parse_list(s, c, open, result));
+        TRY(parse_list(s, c, open, open ? result : &skipped));
     }
     return expect_word(s, c, "fi");
 }
 
-static enum status parse_for(struct shell *s, struct shell_cursor *c, bool run)
+static enum status parse_for(struct shell *s, struct shell_cursor *c, bool run,
+                             enum shell_result *result)
 {
     struct shell_token token;
-    enum shell_result result;
+    enum shell_result skipped;
     struct shell_words words = {0};
     enum status st = STATUS_OK;
     char *name = NULL;
@@ -344,7 +347,7 @@ static enum status parse_for(struct shell *s, struct shell_cursor *c, bool run)
         shell_words_release(&c->heredocs);
         *c = body;
         if (here) shell_set(s, name, words.items[i]);
-        st = parse_list(s, c, here, &result);
+        st = parse_list(s, c, here, here ? result : &skipped);
         bool leave = s->jump == SHELL_BREAK;
         if (here) s->jump = SHELL_NO_JUMP;
         if (leave) break;
@@ -356,10 +359,11 @@ static enum status parse_for(struct shell *s, struct shell_cursor *c, bool run)
     return st;
 }
 
-static enum status parse_case(struct shell *s, struct shell_cursor *c, bool run)
+static enum status parse_case(struct shell *s, struct shell_cursor *c, bool run,
+                              enum shell_result *result)
 {
     struct shell_token token;
-    enum shell_result result;
+    enum shell_result skipped;
     struct text value = {0};
     enum status st;
     int line = c->line;
@@ -373,7 +377,7 @@ static enum status parse_case(struct shell *s, struct shell_cursor *c, bool run)
     }
     TRY_OUT(expect_word(s, c, "in"));
     for (bool taken = false;;) {
-        bool fits = false;
+        bool fits = false, here;
         skip_separators(c);
         if (next_is(c, "esac") || c->at >= c->end) break;
         if (*c->at == '(') c->at++;
@@ -394,7 +398,8 @@ static enum status parse_case(struct shell *s, struct shell_cursor *c, bool run)
         if (c->at >= c->end || *c->at != ')')
             FAIL_OUT(CONFIG, "%s:%d: case: expected a pattern and )", s->file, c->line);
         c->at++;
-        TRY_OUT(parse_list(s, c, run && fits && !taken, &result));
+        here = run && fits && !taken;
+        TRY_OUT(parse_list(s, c, here, here ? result : &skipped));
         taken |= fits;
         if (c->end - c->at > 1 && c->at[0] == ';' && c->at[1] == ';') c->at += 2;
     }
@@ -422,10 +427,10 @@ static enum status parse_compound_command(struct shell *s, struct shell_cursor *
         TRY(parse_if(s, c, run, result));
     } else if (next_is(c, "for")) {
         c->at += 3;
-        TRY(parse_for(s, c, run));
+        TRY(parse_for(s, c, run, result));
     } else if (next_is(c, "case")) {
         c->at += 4;
-        TRY(parse_case(s, c, run));
+        TRY(parse_case(s, c, run, result));
     } else if (next_is(c, "while") || next_is(c, "until")) {
         c->at += 5;
         if (run) shell_add_note(s, line, "while and until loops are not followed");
@@ -484,7 +489,10 @@ static enum status parse_pipeline(struct shell *s, struct shell_cursor *c, bool 
         TRY(parse_command(s, c, false, result));
         *result = SHELL_TRUE;
     }
-    if (run) s->last_result = *result;
+    if (run)
+        s->last_result = *result;
+    else
+        *result = SHELL_TRUE; /* as after a break */
     return STATUS_OK;
 }
 
@@ -520,6 +528,7 @@ static enum status parse_list(struct shell *s, struct shell_cursor *c, bool run,
             TRY(parse_pipeline(s, c, run && *result == wanted, &next));
             if (*result == wanted) *result = next;
         }
+        if (run && is_single(c, '&')) *result = s->last_result = SHELL_TRUE; /* in the background */
     }
     s->depth--;
     return STATUS_OK;
