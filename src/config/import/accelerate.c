@@ -139,10 +139,14 @@ static enum status set_layout(struct import *im)
     if (ranks < 0) ranks = 0;
     bool hybrid = fsdp && strategy >= 3;
     if (hybrid && nodes < 1)
-        FAIL(CONFIG, "%s: --num_machines is known only when the script runs: set SLURM_NNODES=N",
+        FAIL(CONFIG,
+             "%s: --num_machines is known only when the script runs; set it on the command line: "
+             "SLURM_NNODES=VALUE",
              im->file);
     if (accumulation > 1 && !ranks)
-        FAIL(CONFIG, "%s: --num_processes is known only when the script runs: set SLURM_NNODES=N",
+        FAIL(CONFIG,
+             "%s: --num_processes is known only when the script runs; set it on the command line: "
+             "SLURM_NNODES=VALUE",
              im->file);
     if (micro < 1 || accumulation < 1)
         FAIL(CONFIG, "%s: batch size %lld x %lld: must be at least 1", im->file, (long long)micro,

@@ -52,31 +52,40 @@ static bool is_setting(const char *word)
            !(slash && slash < equals);
 }
 
-/* Appends "A=VALUE B=VALUE" for the script's variables in $(A,B...) and ${A}. */
-static void append_assignments(const struct shell *s, const char *word, struct text *out)
+/* Appends "A=VALUE B=VALUE" for the script's variables in $(A,B...) and ${A}.  Returns whether it
+ * has no other names, which are commands. */
+static bool append_assignments(const struct shell *s, const char *word, struct text *out)
 {
     const char *at = strstr(word, "$(");
+    bool all = true;
     if (!at) at = strstr(word, "${");
     for (at = at ? at + 2 : ""; *at;) {
         size_t len = strcspn(at, ",.)}");
         char *name = heap_string(at, len);
         if (shell_is_name(name, len) && (shell_find(s, name) || shell_is_system_variable(name)))
-            text_addf(out, "%s%s=VALUE", out->len ? " " : "", name);
+            text_addf(out, "%s=VALUE ", name);
+        else
+            all = false;
         free(name);
         at += len;
         if (*at++ != ',') break;
     }
+    return all;
 }
 
 static enum status fail_unknown(const struct shell *s, const char *flag, const char *word)
 {
-    struct text assignments = {0};
-    append_assignments(s, word, &assignments);
-    enum status st = FAILURE(
-        CONFIG, "%s:%d: %s %s: this value is known only when the script runs; add %s", s->file,
-        s->command_line, flag, word,
-        assignments.len ? assignments.data : "VAR=VALUE for each variable that it depends on");
-    text_release(&assignments);
+    struct text settings = {0};
+    if (append_assignments(s, word, &settings) && settings.len)
+        settings.data[settings.len - 1] = 0; /* the last blank */
+    else
+        text_adds(&settings, "VAR=VALUE, where VAR is the script's variable for what a command "
+                             "prints; add one if it has none");
+    enum status st = FAILURE(CONFIG,
+                             "%s:%d: %s %s: this value is known only when the script runs; set it "
+                             "on the command line: %s",
+                             s->file, s->command_line, flag, word, settings.data);
+    text_release(&settings);
     return st;
 }
 

@@ -105,7 +105,8 @@ TEST(accelerate_flags_are_rejected_with_a_clear_message)
         {"--max_train_steps 9 --fsdp_sharding_strategy 9", "1 to 5, or FULL_SHARD"},
         {"--max_train_steps 9 --learning_rte 1", "did you mean --learning_rate?"},
         {"--max_train_steps", "--max_train_steps requires a value"},
-        {"--max_train_steps 9 --num_machines 0 --fsdp_sharding_strategy 4", "set SLURM_NNODES=N"},
+        {"--max_train_steps 9 --num_machines 0 --fsdp_sharding_strategy 4",
+         "set it on the command line: SLURM_NNODES=VALUE"},
         {"--max_train_steps 9 --per_device_train_batch_size 0", "must be at least 1"},
         {"--max_train_steps 9 --gradient_accumulation_steps 1125899906842624 --num_processes "
          "1048576",

@@ -215,11 +215,22 @@ TEST(files_that_do_not_start_training_are_rejected)
         {"torchrun pretrain_gpt.py 3\n", "expected a --flag, got \"3\""},
         {"N=$(nproc)\ntorchrun pretrain_gpt.py --micro-batch-size $N\n",
          "x.sh:2: --micro-batch-size $(nproc...): this value is known only when the script runs; "
-         "add VAR=VALUE for each variable that it depends on"},
+         "set it on the command line: VAR=VALUE, where VAR is the script's variable for what a "
+         "command prints; add one if it has none"},
         {"N=${SLURM_NNODES:-2}\nG=$(rocminfo)\nM=3\n"
          "torchrun pretrain_gpt.py --global-batch-size $((M * N * G))\n",
          "x.sh:4: --global-batch-size $(N,G...): this value is known only when the script runs; "
-         "add N=VALUE G=VALUE"},
+         "set it on the command line: N=VALUE G=VALUE"},
+        {"torchrun pretrain_gpt.py --global-batch-size '$('\n",
+         "this value is known only when the script runs; set it on the command line: VAR=VALUE"},
+        {"N=${SLURM_NNODES:-2}\n"
+         "torchrun pretrain_gpt.py --global-batch-size $((N * $(nproc)))\n",
+         "x.sh:2: --global-batch-size $(N,nproc...): this value is known only when the script "
+         "runs; set it on the command line: N=VALUE VAR=VALUE, where VAR is"},
+        {"N=$(nproc)\nG=$(rocminfo)\n"
+         "C=\"torchrun pretrain_gpt.py --global-batch-size $((N * G))\"\neval $C\n",
+         "x.sh:4: --global-batch-size $(N,G...): this value is known only when the script runs; "
+         "set it on the command line: N=VALUE G=VALUE"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct import im = {0};
