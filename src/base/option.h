@@ -133,7 +133,7 @@ struct option {
     size_t offset;      /* of the field in its struct */
     const char *preset; /* the default, as text */
     double least, most; /* inclusive bounds of numbers, also of those in an array */
-    /* unit: the words "a|b" of a WORD or ENUM; "path|hf" for a path or an hf:// URL */
+    /* unit: the words "a|b" of a WORD or ENUM; "path|hf": a path or hf:// URL; "paths": a LIST */
     const char *unit, *help;
 };
 

@@ -389,22 +389,45 @@ enum status config_check_refusals(const struct config *c)
     return refusals_check(&c->book->refusals, &c->config);
 }
 
+/* Appends a path in quotes, or an item of a list, which may be NAME=PATH, with the home folder in
+ * place of its ~.  Returns whether it has one. */
+static bool quote_expanded(struct text *out, const char *home, const char *word, bool is_item)
+{
+    const char *named = is_item ? strstr(word, "=~/") : NULL;
+    const char *path = named ? named + 1 : word;
+    bool expands = !strncmp(path, "~/", 2);
+    struct text expanded = {0};
+    text_add(&expanded, word, (size_t)(path - word));
+    text_addf(&expanded, "%s%s", expands ? home : "", path + expands);
+    option_quote(out, expanded.data);
+    text_release(&expanded);
+    return expands;
+}
+
 /* "~/a" in a path is below $HOME: a shell expands it only at the start of a word, and not in a
  * file. */
 static enum status expand_home(struct config *c, const struct config_section *s, void *into)
 {
     const char *home = getenv("HOME");
-    for (size_t r = 0; home && r < s->count; r++) {
+    for (size_t r = 0; home && home[0] && r < s->count; r++) {
         const struct option *row = &s->rows[r];
-        bool is_path = row->kind == OPTION_TEXT && !strncmp(row->unit, "path", 4);
-        const char *path = is_path ? *(const char **)((char *)into + row->offset) : "";
-        if (strncmp(path, "~/", 2) != 0) continue;
+        void *field = (char *)into + row->offset;
+        bool is_list = row->kind == OPTION_LIST, expands = false;
+        if ((!is_list && row->kind != OPTION_TEXT) || strncmp(row->unit, "path", 4)) continue;
+        struct option_list words = {field, 1};
+        if (is_list) words = *(option_LIST *)field;
+        struct text value = {0};
         struct toml *tree = NULL;
-        char *expanded = file_join(home, path + 2);
-        enum status st = option_set_text(row, into, expanded, &tree);
+        text_adds(&value, is_list ? "[" : "");
+        for (size_t i = 0; i < words.count; i++) {
+            expands |= quote_expanded(&value, home, words.items[i], is_list);
+            if (is_list) text_adds(&value, ",");
+        }
+        text_adds(&value, is_list ? "]" : "");
+        enum status st = expands ? option_set_text(row, into, value.data, &tree) : STATUS_OK;
         book_keep_tree(c->book, tree);
-        free(expanded);
-        TRY(st);
+        text_release(&value);
+        TRY_PREFIX(st, "%s.%s: ~ is $HOME = \"%s\"", s->name, row->name, home);
     }
     return STATUS_OK;
 }

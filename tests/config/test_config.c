@@ -26,25 +26,67 @@ TEST(defaults_equal_torchtitans)
     config_release(&c);
 }
 
+/* Sets $HOME, and returns its value before, heap; NULL: unset. */
+static char *set_home(const char *folder)
+{
+    const char *home = getenv("HOME");
+    char *before = home ? heap_string(home, strlen(home)) : NULL;
+    setenv("HOME", folder, 1);
+    return before;
+}
+
+static void reset_home(char *before)
+{
+    if (before)
+        setenv("HOME", before, 1);
+    else
+        unsetenv("HOME");
+    free(before);
+}
+
 TEST(a_path_that_begins_with_a_tilde_is_below_the_home_folder)
 {
     struct config c;
-    char *home = getenv("HOME"), *before = home ? heap_string(home, strlen(home)) : NULL;
-    setenv("HOME", "/home/me", 1);
+    char *before = set_home("/home/me");
     const char *toml = "[job]\ndump_folder = \"~/runs\"\n[data]\ncolumn = \"~/a\"\n"
+                       "accept_changed = [\"*.txt\", \"~/a/b.arrow\"]\n"
+                       "[validation]\ntasks = [\"~/a\", \"b=~/c,d\", \"e\", \"f~/=g\"]\n"
                        "[[data.source]]\npath = \"~/a/*.arrow\"\n"
-                       "[[data.source]]\npath = \"b/~/c\"\n";
+                       "[[data.source]]\npath = \"b/~/c\"\n[[data.source]]\npath = \"d=~/e\"\n";
     CHECK_STATUS(OK, load(&c, toml));
     CHECK(!strcmp(c.job.dump_folder, "/home/me/runs") && !strcmp(c.data.column, "~/a"));
     CHECK(!strcmp(c.data.sources[0].path, "/home/me/a/*.arrow"));
-    CHECK(!strcmp(c.data.sources[1].path, "b/~/c"));
+    CHECK(!strcmp(c.data.sources[1].path, "b/~/c") && !strcmp(c.data.sources[2].path, "d=~/e"));
+    CHECK(c.data.accept_changed.count == 2 && c.validation.tasks.count == 4);
+    CHECK(!strcmp(c.data.accept_changed.items[0], "*.txt"));
+    CHECK(!strcmp(c.data.accept_changed.items[1], "/home/me/a/b.arrow"));
+    CHECK(!strcmp(c.validation.tasks.items[0], "/home/me/a"));
+    CHECK(!strcmp(c.validation.tasks.items[1], "b=/home/me/c,d"));
+    CHECK(!strcmp(c.validation.tasks.items[2], "e"));
+    CHECK(!strcmp(c.validation.tasks.items[3], "f~/=g"));
     config_release(&c);
-    const char *const settings[] = {"data.tokenizer=~/tokenizer.json"};
-    CHECK_STATUS(OK, config_load(&c, NULL, settings, 1));
+    const char *const settings[] = {"data.tokenizer=~/tokenizer.json",
+                                    "validation.tasks=a=~/b,~/c"};
+    CHECK_STATUS(OK, config_load(&c, NULL, settings, 2));
     CHECK(!strcmp(c.data.tokenizer, "/home/me/tokenizer.json"));
+    CHECK(!strcmp(c.validation.tasks.items[0], "a=/home/me/b"));
+    CHECK(!strcmp(c.validation.tasks.items[1], "/home/me/c"));
     config_release(&c);
-    if (before) setenv("HOME", before, 1);
-    free(before);
+    reset_home(before);
+}
+
+TEST(a_home_folder_that_is_empty_or_no_path_does_not_replace_a_tilde)
+{
+    struct config c;
+    char *before = set_home("");
+    CHECK_STATUS(OK, load(&c, "[job]\ndump_folder = \"~/runs\"\n"));
+    CHECK(!strcmp(c.job.dump_folder, "~/runs"));
+    config_release(&c);
+    setenv("HOME", "s3://me", 1);
+    CHECK_STATUS(CONFIG, load(&c, "[job]\ndump_folder = \"~/runs\"\n"));
+    CHECK_MESSAGE("job.dump_folder: ~ is $HOME = \"s3://me\": expected a local path, got a URL");
+    config_release(&c);
+    reset_home(before);
 }
 
 TEST(command_line_overrides_file_and_file_overrides_defaults)
