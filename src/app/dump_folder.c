@@ -129,8 +129,9 @@ double dump_folder_checkpoint_bytes(const struct config *c, const struct model_s
     return bytes;
 }
 
-/* Whether checkpoint.folder, rather than job.dump_folder, chooses the disk of the checkpoints, of
- * which `existing` is a folder: it is absolute, or a link to another file system. */
+/* Whether checkpoint.folder, rather than job.dump_folder, chooses the checkpoints' disk.
+ * `existing`: the deepest existing folder of their path.  True if checkpoint.folder is absolute, or
+ * leads to another file system than job.dump_folder (a link or a mount). */
 static bool chooses_disk(const struct config *c, const char *existing)
 {
     enum file_kind kind;

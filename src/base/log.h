@@ -14,8 +14,8 @@
 
 enum log_level { LOG_INFO, LOG_WARN, LOG_ERROR };
 
-/* Prefixes errors with this rank and its host, and warnings whose format does not begin with a rank
- * ("rank %d on %s is slow"); -1: no prefix. */
+/* Prefixes errors with "rank R on HOST: ", and warnings unless their format begins with
+ * "rank %d on %s ", the rank that they are about; -1: no prefix. */
 void log_set_rank(int rank);
 int log_rank(void);             /* as set; -1: none */
 void log_set_quiet(bool quiet); /* keeps INFO lines off stderr; log.txt still gets them */

@@ -33,7 +33,7 @@ enum { PORT_CHECK_COLLECTIVES = 0 };
 #endif
 
 /* The CPU's instruction for CRC-32C, over the inverted remainder.  Only functions that are marked
- * PORT_CRC32C_TARGET call it, where port_has_crc32c. */
+ * PORT_CRC32C_TARGET call it, and only if port_has_crc32c() is true. */
 #if defined(__x86_64__)
 #include <immintrin.h>
 #define PORT_CRC32C_TARGET __attribute__((target("sse4.2")))
