@@ -26,7 +26,7 @@
 
 enum reduction { REDUCE_SUM, REDUCE_MAX, REDUCE_MIN };
 
-/* Which transfers a group makes. */
+/* Which transfers a group makes: a promise of the caller.  comm/nccl saves streams by it. */
 enum comm_use { COMM_ALL, COMM_ONLY_SHIFTS, COMM_ONLY_MESSAGES };
 
 /* One end of a point-to-point message: the other rank, and the tag. */
@@ -99,12 +99,14 @@ struct comm {
 /* The group of one rank, as MPI_COMM_SELF.  Never NULL; a copy of it needs no release. */
 const struct comm *comm_self(void);
 
+/* As MPI_Comm_split.  Over comm/nccl also the errors of nccl.h. */
 enum status comm_split(const struct comm *c, int color, int key, struct comm *out);
 void comm_release(struct comm *c);
 
 /* Declares messages that this rank will send and receive often, so that the transport can set up a
  * channel for each.  Messages of one pair and tag are received in the order in which they are sent;
- * each receive must have its send on the other rank.  Collective; repeating it is fine. */
+ * each receive must have its send on the other rank.  Collective; repeating it is fine.  Over
+ * comm/nccl also the errors of nccl.h. */
 enum status comm_declare_p2p(const struct comm *c, const struct p2p_message *sends, int num_sends,
                              const struct p2p_message *receives, int num_receives);
 
@@ -113,7 +115,8 @@ enum status comm_declare_p2p(const struct comm *c, const struct p2p_message *sen
  * for all transfers in flight, and aborts them if they do not end. */
 enum status comm_register_memory(const struct comm *c, void *at, size_t bytes);
 
-/* Starts t on the group.  In a group of one nothing moves, and the sum is the rank's own data. */
+/* Starts t on the group.  In a group of one reduce_scatter and shift copy x to own; the others move
+ * nothing. */
 enum status comm_start(const struct comm *c, struct transfer *t);
 /* Returns when the transfer is complete; its buffers are the caller's again. */
 enum status comm_wait(struct transfer *t);

@@ -16,7 +16,7 @@
     X(reduce_scatter, "its own part of the sum over ranks")                                        \
     X(all_reduce, "the sum over ranks")                                                            \
     X(broadcast, "the root's data")                                                                \
-    X(shift, "the data of the rank before, around a ring")                                         \
+    X(shift, "the previous rank's data, around a ring")                                            \
     X(send, "nothing")                                                                             \
     X(receive, "a peer's message")
 
@@ -36,7 +36,7 @@ struct transfer {
     size_t count;  /* elements of one rank's part (all_gather, reduce_scatter), else of x */
     void *x;       /* all_gather, reduce_scatter: `size` parts, by rank; all_gather reads its own */
     void *own;     /* reduce_scatter: receives this rank's sum; may be this rank's part of x.
-                    * shift: receives the x of the rank before; does not overlap x */
+                    * shift: receives x of the previous rank; does not overlap x */
     int peer;      /* broadcast: root; send, receive: the other rank */
     int tag;       /* send, receive: matches the receive to its send; below 2^15 */
     void *work;    /* transfer_work_bytes; NULL where those are 0 */

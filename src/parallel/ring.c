@@ -195,7 +195,7 @@ static enum status backward_of_keys(const struct ring *r, const struct attention
     return STATUS_OK;
 }
 
-/* Starts to send on the sum that includes the last step's gradients, and to receive what the ranks
+/* Starts to send the sum of the previous step to the next rank, and to receive what the ranks
  * before have summed for the current keys. */
 static enum status shift_gradients(const struct ring *r, struct transfer *sums, int step,
                                    const struct ring_gradients *s)

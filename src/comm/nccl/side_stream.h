@@ -1,8 +1,9 @@
-/* side_stream.h (comm/nccl) -- a CUDA or HIP stream beside the queue's, for communication, and
- * events that order it and the queue's stream.
+/* side_stream.h (comm/nccl) -- a CUDA or HIP stream for communication, beside the queue's or that
+ * itself, and events that order it and the queue's stream.
  *
  * Order    Work of a side stream runs in order.  It is concurrent with the queue's, except where
- *          side_stream_wait_queue or side_stream_join makes one wait for the other.
+ *          side_stream_wait_queue or side_stream_join makes one wait for the other; with is_queue
+ *          it is in order with the queue's.
  * Threads  A thread that did not open the queue calls side_stream_set_device first.
  * Errors   DEVICE: the runtime reports an error. */
 // SPDX-License-Identifier: Apache-2.0
@@ -17,7 +18,7 @@ struct side_stream {
     struct queue *queue; /* borrowed */
     void *handle;        /* cudaStream_t or hipStream_t; owned, unless is_queue */
     bool is_queue;       /* it is the queue's own stream */
-    void *queue_event;   /* marks how far the queue's stream has come; owned */
+    void *queue_event;   /* how far the queue's stream has come; owned; NULL with is_queue */
 };
 /* A point in a side stream's work; records of it can be repeated. */
 struct side_stream_event {
