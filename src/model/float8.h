@@ -105,7 +105,8 @@ struct float8_delayed float8_delayed_scale(const struct float8_state *f, int blo
 enum status float8_begin_pass(struct float8_state *f, enum float8_role role, int begin, int end);
 /* A tensor that such a device quantizes. */
 struct float8_slot {
-    float *pass_amax; /* of each tensor-parallel rank's part; on its own or alone, the first */
+    /* One for each tensor-parallel rank's part; a tensor that is not divided uses the first. */
+    float *pass_amax;
     float *step_amax;
     const struct float8_scale *delayed; /* its scale from earlier steps; NULL: none */
     struct float8_scale *unsaved;       /* for a scale that backward does not read */

@@ -17,7 +17,8 @@ struct float8_device {
     struct queue *queue; /* borrowed; NULL: FP8 is not native, and nothing else is used */
     size_t tensors;      /* M x R */
     /* Amax of each tensor of the pass, for current scaling, with room for those of `max_parts`
-     * tensor-parallel ranks; of the step, for delayed scaling. */
+     * tensor-parallel ranks, which the caller sets before float8_device_alloc; of the step, for
+     * delayed scaling. */
     float *pass_amax, *step_amax_MR;
     int max_parts;
     struct float8_scale *scales_MR; /* delayed scales from earlier steps */

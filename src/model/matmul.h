@@ -47,10 +47,10 @@ enum boundary matmul_input_boundary(enum matmul_id id);
 bool matmul_fuses_amax(const struct model *m, enum matmul_id id, int layer);
 /* Where that op writes the amax; NULL: it does not compute one. */
 float *matmul_amax_target(const struct model *m, enum matmul_id id, int layer);
-/* Whether SwiGLU, forward or backward, quantizes what the matrix multiply takes instead of storing
- * it: with native FP8. */
+/* Whether a matrix multiply takes FP8 values that the op before can write: native FP8, and enabled
+ * for it. */
 bool matmul_quantizes_result(const struct model *m, enum matmul_id id, int layer);
-/* Whether the norm in front of a matrix multiply does. */
+/* Whether the norm in front of a matrix multiply writes them: never with post_norm. */
 bool matmul_quantizes_norm(const struct model *m, enum matmul_id id, int layer);
 /* What it computes: a formula of ops/fused_quantize.h over rows of C columns.  `gathers`: of the
  * rows whose residual stream is local; their FP8 values cross `at`, an all-gather under sequence

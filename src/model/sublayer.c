@@ -7,9 +7,9 @@
 
 struct matmul_call sublayer_matmul(const struct block_call *k, enum matmul_id id)
 {
-    bool is_quantized = id == MATMUL_mlp_down   ? matmul_quantizes_result(k->m, id, k->layer)
-                        : id != MATMUL_attn_out ? matmul_quantizes_norm(k->m, id, k->layer)
-                                                : false;
+    bool is_quantized = id == MATMUL_mlp_down
+                            ? matmul_quantizes_result(k->m, id, k->layer)
+                            : id != MATMUL_attn_out && matmul_quantizes_norm(k->m, id, k->layer);
     return (struct matmul_call){id,
                                 k->layer,
                                 k->N,

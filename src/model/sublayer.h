@@ -57,6 +57,7 @@ enum status sublayer_add(const struct block_call *k, struct matmul_call call, co
                          struct sublayer_residual r);
 /* *dx_ND: the gradient of all tokens of what the sublayer adds, gathered from that of the stream;
  * also accumulates the gradients of the bias and the norm of its last GEMM, `call`.  Under sequence
- * parallelism with native FP8 they are FP8 values, and call->dy_quantized is set. */
+ * parallelism *dx_ND has FP8 values, and call->dy_quantized is set, if the GEMM is in native FP8
+ * and what it adds is neither normalized nor scaled. */
 enum status sublayer_gather_gradient(const struct block_call *k, struct matmul_call *call,
                                      void *dx_SD, void **dx_ND);
