@@ -16,6 +16,8 @@ const char communicator_library[] = NCCL_TITLE;
 _Static_assert(COMMUNICATOR_ID_BYTES == NCCL_UNIQUE_ID_BYTES,
                "an id is copied to and from ncclUniqueId");
 
+enum { FIRST_FLOATS = 2 }; /* x and own of a first transfer */
+
 /* Atomic: the watchdog thread may abort the communicator while another thread calls it. */
 static ncclComm_t handle_of(const struct communicator *c)
 {
@@ -30,11 +32,11 @@ static ncclComm_t take_handle(struct communicator *c)
 static enum status check(const struct communicator *c, const char *what, ncclResult_t result)
 {
     if (result == ncclSuccess) return STATUS_OK;
-    const char *error = ncclGetErrorString(result);
-    if (!c) FAIL(COMM, "%s: %s error: %s", what, communicator_library, error);
-    ncclComm_t comm = handle_of(c);
-    const char *detail = comm ? ncclGetLastError(comm) : NULL;
+    const char *error = ncclGetErrorString(result), *detail = ncclGetLastError(handle_of(c));
     if (!detail) detail = "";
+    if (!c)
+        FAIL(COMM, "%s: %s error: %s%s%s", what, communicator_library, error, *detail ? ": " : "",
+             detail);
     FAIL(COMM, "%s on rank %d of %d in group %s: %s error: %s%s%s", what, c->rank, c->size, c->name,
          communicator_library, error, *detail ? ": " : "", detail);
 }
@@ -66,81 +68,95 @@ static enum status open_stream(struct communicator *c, struct queue *queue)
     return STATUS_OK;
 }
 
-static enum status init_all(struct communicator_init *inits, int count)
+static enum status init_all(const struct communicator_opening *o)
 {
     enum status st = STATUS_OK;
     TRY(communicator_group_start());
-    for (int i = 0; i < count && !st; i++) st = init(inits[i].communicator, inits[i].id);
+    for (int i = 0; i < o->count && !st; i++) st = init(o->inits[i].communicator, o->inits[i].id);
     ncclResult_t end = ncclGroupEnd();
     TRY(st);
-    TRY(check(count ? inits[0].communicator : NULL, "opening", end));
+    TRY(check(o->count ? o->inits[0].communicator : NULL, "opening", end));
     return STATUS_OK;
 }
 
 /* Makes the first transfer of every communicator, at once. */
-static enum status start_first(const struct communicator_init *inits, int count, float *x)
+static enum status start_first(const struct communicator_opening *o)
 {
+    float *x = (float *)(void *)o->memory.base;
     enum status st = STATUS_OK;
     TRY(communicator_group_start());
-    for (int i = 0; i < count && !st; i++) {
-        struct communicator *c = inits[i].communicator;
-        struct transfer first = {.kind = inits[i].first, .count = 1, .x = x, .own = x + c->size};
+    for (int i = 0; i < o->count && !st; i++, x += FIRST_FLOATS) {
+        struct communicator *c = o->inits[i].communicator;
+        struct transfer first = {.kind = o->inits[i].first, .count = 1, .x = x, .own = x + 1};
         st = side_stream_wait_queue(&c->stream);
-        if (!st) st = communicator_issue(c, &first, inits[i].peer);
-        x += c->size + 1;
+        if (!st) st = communicator_issue(c, &first, o->inits[i].peer);
     }
     TRY(communicator_group_end(st));
     return STATUS_OK;
 }
 
-static enum status await_first(const struct communicator_init *inits, int count)
+static enum status await_first(struct communicator_opening *o)
 {
-    struct side_stream_event done;
-    enum status st = STATUS_OK;
-    TRY(side_stream_event_open(&done));
-    for (int i = 0; i < count && !st; i++) {
-        st = side_stream_record(&inits[i].communicator->stream, &done);
-        if (!st) st = side_stream_synchronize(&done);
-        if (!st) st = communicator_async_error(inits[i].communicator);
+    for (int i = 0; i < o->count; i++) {
+        struct communicator *c = o->inits[i].communicator;
+        TRY(side_stream_record(&c->stream, &o->done));
+        TRY(side_stream_synchronize(&o->done));
+        TRY(communicator_async_error(c));
     }
-    side_stream_event_close(&done);
-    return st;
+    return STATUS_OK;
 }
 
-void communicator_abort_inits(const struct communicator_init *inits, int count)
+static void abort_inits(const struct communicator_opening *o)
 {
-    struct communicator **all = heap((size_t)count * sizeof(struct communicator *) + 1);
-    for (int i = 0; i < count; i++) all[i] = inits[i].communicator;
-    (void)communicator_abort_all(all, (size_t)count);
+    struct communicator **all = heap((size_t)o->count * sizeof(struct communicator *) + 1);
+    for (int i = 0; i < o->count; i++) all[i] = o->inits[i].communicator;
+    (void)communicator_abort_all(all, (size_t)o->count);
     free(all);
 }
 
-static enum status connect_all(const struct communicator_init *inits, int count,
-                               struct queue *queue)
+/* On failure aborts, which may end the wait of other ranks. */
+static enum status connect_all(struct communicator_opening *o)
 {
-    struct arena memory = {0};
-    size_t elements = 0;
-    enum status st = STATUS_OK;
-    for (int i = 0; i < count; i++) elements += (size_t)inits[i].communicator->size + 1;
-    TRY_OUT(arena_init(&memory, elements * sizeof(float), queue_device_allocator(queue)));
-    TRY_OUT(start_first(inits, count, (float *)(void *)memory.base));
-    TRY_OUT(await_first(inits, count));
-out:
-    /* Freeing device memory waits for transfers in flight. */
-    if (st) communicator_abort_inits(inits, count);
-    arena_release(&memory);
-    if (st)
-        status_prefix(st, "connecting ranks, for which %s needs some hundred MB of device memory",
-                      communicator_library);
-    return st;
+    enum status st = start_first(o);
+    if (!st) st = await_first(o);
+    if (!st) return STATUS_OK;
+    abort_inits(o);
+    if (!strstr(status_message(), "out of memory")) return status_prefix(st, "connecting ranks");
+    return status_prefix(st,
+                         "connecting ranks, for which %s needs some hundred MB of device memory",
+                         communicator_library);
 }
 
-enum status communicator_open(struct communicator_init *inits, int count, struct queue *queue)
+static void release_prepared(struct communicator_opening *o)
 {
-    for (int i = 0; i < count; i++) TRY(open_stream(inits[i].communicator, queue));
-    TRY(init_all(inits, count));
-    if (count && inits[0].communicator->size > 1) TRY(connect_all(inits, count, queue));
+    side_stream_event_close(&o->done);
+    arena_release(&o->memory);
+}
+
+enum status communicator_prepare(struct communicator_opening *o)
+{
+    size_t floats = FIRST_FLOATS * (size_t)o->count;
+    o->memory = (struct arena){0}, o->done = (struct side_stream_event){0};
+    for (int i = 0; i < o->count; i++) TRY(open_stream(o->inits[i].communicator, o->queue));
+    if (!o->count || o->inits[0].communicator->size == 1) return STATUS_OK;
+    TRY(arena_init(&o->memory, floats * sizeof(float), queue_device_allocator(o->queue)));
+    TRY(side_stream_event_open(&o->done));
     return STATUS_OK;
+}
+
+enum status communicator_open(struct communicator_opening *o)
+{
+    TRY(init_all(o));
+    if (o->memory.base) TRY(connect_all(o));
+    release_prepared(o);
+    return STATUS_OK;
+}
+
+void communicator_cancel(struct communicator_opening *o)
+{
+    abort_inits(o); /* first: freeing device memory waits for transfers in flight */
+    release_prepared(o);
+    for (int i = 0; i < o->count; i++) communicator_leave(o->inits[i].communicator);
 }
 
 /* --- closing and aborting: a thread calls the library, and may be left behind ----------------- */

@@ -2,14 +2,14 @@
  *
  * Streams  The library opens COMMUNICATOR_STREAMS more (commAlloc in its init.cc): one waits for
  *          the end of each transfer, the other has work while connections are made.
- * Ranks    Opening is collective.  Communicators share no resources of the library (ncclCommSplit
- *          could share these streams, so that transfers of different communicators would wait for
- *          each other), so work on one never waits for work on another.
+ * Ranks    Opening is collective.  Communicators share no resources, as those of ncclCommSplit with
+ *          splitShare would: work on one never waits for work on another.
  * Errors   COMM: the library reports an error; the message has its text.  DEVICE: see
- *          side_stream.h. */
+ *          side_stream.h.  MEMORY: communicator_prepare lacks device memory. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "base/arena.h"
 #include "comm/comm.h"
 #include "comm/nccl/side_stream.h"
 
@@ -39,14 +39,28 @@ struct communicator_init {
     enum transfer_kind first;
     int peer; /* as in communicator_issue */
 };
-/* Opens several of one size at once; other ranks may list theirs in another order.  The library
- * connects ranks, for which it allocates device memory and waits for the other ranks, when it first
- * needs their connection (ncclPrepareTasks in NCCL's enqueue.cc), so the first transfers happen
- * here, if there are several ranks.  Shifts and messages need one between their two ranks.  A
- * broadcast connects the library's ring, on which it also makes all-gathers, reduce-scatters and
- * large all-reduces, mostly; if it chooses trees, it connects them later. */
-enum status communicator_open(struct communicator_init *inits, int count, struct queue *queue);
-void communicator_abort_inits(const struct communicator_init *inits, int count);
+/* Communicators of one size that open together; other ranks may list theirs in another order. */
+struct communicator_opening {
+    struct communicator_init *inits; /* borrowed */
+    int count;
+    struct queue *queue;
+    /* Set by communicator_prepare, for the first transfers. */
+    struct arena memory;
+    struct side_stream_event done;
+};
+/* Allocates streams, memory and an event: what can fail on one rank alone.  Ranks then agree, as
+ * communicator_open would wait for a rank that failed here. */
+enum status communicator_prepare(struct communicator_opening *o);
+/* The library connects ranks, for which it allocates device memory and waits for the other ranks,
+ * when it first needs their connection (ncclPrepareTasks in NCCL's enqueue.cc), so the first
+ * transfers happen here, if there are several ranks.  Shifts and messages need one between their
+ * two ranks.  A broadcast connects the library's ring, on which it also makes all-gathers,
+ * reduce-scatters and large all-reduces, mostly.  Trees, NVLS and PAT connect at their first use:
+ * most groups never use them, and each has buffers of its own. */
+enum status communicator_open(struct communicator_opening *o);
+/* After a failure of this or another rank: aborts those that are open, as communicator_abort_all,
+ * and frees what communicator_prepare allocated.  Those that did not open are skipped. */
+void communicator_cancel(struct communicator_opening *o);
 /* Closing and aborting wait until all ranks of the host do the same: their proxy threads end
  * together (NCCL's user guide: ncclCommDestroy is an intra-node collective call).  A rank that has
  * failed may be the only one, so they wait for at most close_s (abort_all: that of the

@@ -305,10 +305,10 @@ static enum status declare_p2p(const struct comm *c, const struct p2p_message *s
     return st;
 }
 
-static enum status open_init(struct nccl *n, struct communicator_init *init)
+static enum status open_watched(struct nccl_group *g, struct communicator_opening *o)
 {
-    TRY(watchdog_enter(n->watchdog, init->communicator, "opening"));
-    return watchdog_leave(n->watchdog, communicator_open(init, 1, n->queue));
+    TRY(watchdog_enter(g->n->watchdog, &g->communicator, "opening"));
+    return watchdog_leave(g->n->watchdog, communicator_open(o));
 }
 
 /* Bootstrap: rank 0's ncclUniqueId is broadcast over the wrapped group (MPI), then all ranks create
@@ -319,20 +319,19 @@ static enum status open_communicator(struct nccl_group *g)
     bool shifts = g->use == COMM_ONLY_SHIFTS;
     struct communicator_init init = {.communicator = &g->communicator,
                                      .first = shifts ? TRANSFER_shift : TRANSFER_broadcast};
+    struct communicator_opening opening = {.inits = &init, .count = 1, .queue = g->n->queue};
     if (c->size == 1 || g->use == COMM_ONLY_MESSAGES) return STATUS_OK;
     enum status st = check_queues(g->n, 0, COMMUNICATOR_STREAMS + !g->communicator.is_on_queue);
     if (!st && c->rank == 0) st = communicator_id(init.id);
-    TRY(comm_agree(c, st));
-    TRY(comm_broadcast_bytes(c, 0, init.id, sizeof init.id));
-    st = comm_agree(c, open_init(g->n, &init));
-    if (st) { /* this rank may have opened its own */
-        (void)communicator_abort(&g->communicator);
-        communicator_leave(&g->communicator);
-    }
-    TRY(st);
+    if (!st) st = communicator_prepare(&opening);
+    TRY_OUT(comm_agree(c, st));
+    TRY_OUT(comm_broadcast_bytes(c, 0, init.id, sizeof init.id));
+    TRY_OUT(comm_agree(c, open_watched(g, &opening)));
     watchdog_add(g->n->watchdog, &g->communicator);
     count_communicator(g->n, &g->communicator, 1);
-    return STATUS_OK;
+out:
+    if (st) communicator_cancel(&opening); /* this rank may have opened its own */
+    return st;
 }
 
 static struct comm group_new(const struct comm *host, struct nccl *n, const char *name,

@@ -57,6 +57,7 @@ enum status nccl_self_test(struct queue *queue)
 {
     struct communicator c = {.name = "self-test", .size = 1};
     struct communicator_init init = {.communicator = &c};
+    struct communicator_opening opening = {.inits = &init, .count = 1, .queue = queue};
     struct arena device = {0}, host = {0};
     size_t bytes = COUNT * sizeof(float);
     enum status st = STATUS_OK;
@@ -64,12 +65,13 @@ enum status nccl_self_test(struct queue *queue)
     TRY(communicator_id(init.id));
     TRY_OUT(arena_init(&device, 2 * bytes, queue_device_allocator(queue)));
     TRY_OUT(arena_init(&host, bytes, NULL));
-    TRY_OUT(communicator_open(&init, 1, queue));
+    TRY_OUT(communicator_prepare(&opening));
+    TRY_OUT(communicator_open(&opening));
     for (enum transfer_kind kind = 0; kind < TRANSFER_COUNT; kind++)
         if (kind != TRANSFER_receive)
             TRY_OUT(check_kind(&c, kind, (float *)(void *)device.base, (float *)(void *)host.base));
 out:
-    if (st) (void)communicator_abort(&c);
+    if (st) communicator_cancel(&opening);
     (void)communicator_close(&c);
     arena_release(&host);
     arena_release(&device);

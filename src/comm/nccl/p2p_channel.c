@@ -76,9 +76,9 @@ static const struct declared_send *find_send(const struct send_table *t, const s
 struct opening {
     const struct comm *c;
     const char *name;
-    struct p2p_channel *channels;    /* new ones */
-    struct communicator_init *inits; /* of them, in the order in which they were added; owned */
-    int count;
+    struct p2p_channel *channels; /* new ones */
+    /* Of them, in the order in which they were added; its inits are owned. */
+    struct communicator_opening comms;
 };
 
 static void add_channel(struct opening *o, enum transfer_kind kind, struct p2p_message m,
@@ -91,12 +91,13 @@ static void add_channel(struct opening *o, enum transfer_kind kind, struct p2p_m
                                             .size = 2,
                                             .max_blocks = P2P_CHANNEL_BLOCKS};
     o->channels = c;
-    struct communicator_init *init = &o->inits[o->count++];
+    struct communicator_init *init = &o->comms.inits[o->comms.count++];
     *init = (struct communicator_init){.communicator = &c->communicator, .first = kind};
     init->peer = kind == TRANSFER_send; /* rank 0 sends */
     memcpy(init->id, id, COMMUNICATOR_ID_BYTES);
 }
 
+/* And prepares them to open. */
 static enum status add_channels(struct opening *o, const struct send_table *t,
                                 const struct p2p_messages *m)
 {
@@ -111,44 +112,43 @@ static enum status add_channels(struct opening *o, const struct send_table *t,
                  o->c->rank, o->name, o->c->size, m->receives[i].tag, m->receives[i].peer);
         add_channel(o, TRANSFER_receive, m->receives[i], send->id);
     }
+    TRY(communicator_prepare(&o->comms));
     return STATUS_OK;
 }
 
 static void close_new_channels(struct opening *o)
 {
-    communicator_abort_inits(o->inits, o->count);
+    communicator_cancel(&o->comms);
     for (struct p2p_channel *c = o->channels, *next; c; c = next) {
         next = c->next;
-        communicator_leave(&c->communicator);
         free(c);
     }
 }
 
-/* Copies the messages that have no channel yet; returns how many. */
+/* Counts the messages that have no channel yet, and copies them unless `out` is NULL. */
 static int without_channel(const struct p2p_message *all, int count, enum transfer_kind kind,
                            struct p2p_channel *list, struct p2p_message *out)
 {
     int n = 0;
     for (int i = 0; i < count; i++)
-        if (!find_channel(list, kind, all[i].peer, all[i].tag)) out[n++] = all[i];
+        if (!find_channel(list, kind, all[i].peer, all[i].tag)) {
+            if (out) out[n] = all[i];
+            n++;
+        }
     return n;
 }
 
 int p2p_channel_count_missing(struct p2p_channel *list, const struct p2p_messages *m)
 {
-    int n = 0;
-    for (int i = 0; i < m->num_sends; i++)
-        n += !find_channel(list, TRANSFER_send, m->sends[i].peer, m->sends[i].tag);
-    for (int i = 0; i < m->num_receives; i++)
-        n += !find_channel(list, TRANSFER_receive, m->receives[i].peer, m->receives[i].tag);
-    return n;
+    return without_channel(m->sends, m->num_sends, TRANSFER_send, list, NULL) +
+           without_channel(m->receives, m->num_receives, TRANSFER_receive, list, NULL);
 }
 
 enum status p2p_channel_open(struct p2p_channel **list, const struct comm *c, const char *name,
                              struct queue *queue, const struct p2p_messages *m)
 {
     size_t most = (size_t)m->num_sends + (size_t)m->num_receives;
-    struct opening o = {.c = c, .name = name};
+    struct opening o = {.c = c, .name = name, .comms.queue = queue};
     struct p2p_message *sends = heap(most * sizeof *sends + 1), *receives = sends + m->num_sends;
     struct p2p_messages missing = {.sends = sends, .receives = receives};
     struct send_table table = {0};
@@ -156,15 +156,15 @@ enum status p2p_channel_open(struct p2p_channel **list, const struct comm *c, co
     missing.num_sends = without_channel(m->sends, m->num_sends, TRANSFER_send, *list, sends);
     missing.num_receives =
         without_channel(m->receives, m->num_receives, TRANSFER_receive, *list, receives);
-    o.inits = heap(most * sizeof *o.inits + 1);
+    o.comms.inits = heap(most * sizeof *o.comms.inits + 1);
     TRY_OUT(gather_sends(c, &missing, &table));
     TRY_OUT(comm_agree(c, add_channels(&o, &table, &missing)));
-    TRY_OUT(comm_agree(c, communicator_open(o.inits, o.count, queue)));
+    TRY_OUT(comm_agree(c, communicator_open(&o.comms)));
     struct p2p_channel **end = &o.channels;
     while (*end) end = &(*end)->next;
     *end = *list, *list = o.channels;
 out:
     if (st) close_new_channels(&o);
-    free(o.inits), free(sends), free(table.all);
+    free(o.comms.inits), free(sends), free(table.all);
     return st;
 }

@@ -31,6 +31,6 @@ struct p2p_messages {
 int p2p_channel_count_missing(struct p2p_channel *list, const struct p2p_messages *m);
 /* Opens a channel for each message that has none yet, and prepends it to the list.  Collective over
  * `c`, of which only collectives of host memory are used.  On failure the list is unchanged.  COMM:
- * the library reports an error, or a receive has no send. */
+ * the library reports an error, or a receive has no send.  DEVICE, MEMORY: as communicator.h. */
 enum status p2p_channel_open(struct p2p_channel **list, const struct comm *c, const char *name,
                              struct queue *queue, const struct p2p_messages *m);

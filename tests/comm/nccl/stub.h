@@ -1,8 +1,8 @@
 /* stub.h (tests) -- stand-ins for a device and for NCCL: streams are threads, and the ranks of a
  * communicator meet in this process.  They have the real ones' awkward properties: work of a stream
- * runs in order, a send lasts until it is received, the first call on a communicator, and the first
- * all-reduce, block the host until all ranks make theirs, no rank learns that another is gone, and
- * aborting a communicator waits until its device is idle. */
+ * runs in order, a send lasts until it is received, the first message of a communicator, its first
+ * all-reduce and its first other collective block the host until all ranks make theirs, no rank
+ * learns that another is gone, and aborting a communicator waits until its device is idle. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -28,6 +28,7 @@ void stub_block_destroy(bool blocked);
 struct stub_counts {
     int comms, registered, streams, events;
     int aborted, messages, opened; /* in total; streams that were opened */
+    int connected;                 /* in total: ranks that a first transfer connected */
     int interrupted; /* in total: deregistrations during which the communicator was aborted */
 };
 struct stub_counts stub_counts(void);

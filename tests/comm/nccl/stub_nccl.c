@@ -30,7 +30,7 @@ struct letter {
     struct letter *next;
 };
 
-enum connection { LINKS, TREES, CONNECTIONS }; /* TREES: for all-reduces */
+enum connection { P2P, RING, TREES, CONNECTIONS }; /* TREES: for all-reduces */
 
 /* What the ranks of a communicator share. */
 struct shared {
@@ -327,7 +327,8 @@ static void join_all(void)
 
 static enum connection connection_of(const struct task *t)
 {
-    return t->ops->kind == REDUCE ? TREES : LINKS;
+    bool is_message = t->ops->kind == SEND || t->ops->kind == RECEIVE;
+    return is_message ? P2P : t->ops->kind == REDUCE ? TREES : RING;
 }
 
 static bool connect_all(void)
@@ -337,7 +338,8 @@ static bool connect_all(void)
     for (struct task *t = group.tasks; t; t = t->next) {
         enum connection x = connection_of(t);
         t->comm->pending++;
-        if (!t->comm->is_connected[x]) t->comm->is_connected[x] = true, t->comm->s->connected[x]++;
+        if (t->comm->is_connected[x]) continue;
+        t->comm->is_connected[x] = true, t->comm->s->connected[x]++, counts.connected++;
     }
     pthread_cond_broadcast(&changed);
     for (struct task *t = group.tasks; t; t = t->next) {
@@ -504,7 +506,8 @@ const char *ncclGetErrorString(ncclResult_t result)
 const char *ncclGetLastError(ncclComm_t comm)
 {
     lock_stub();
-    const char *text = comm->rank == broken_rank ? broken_error : "";
+    bool is_broken = broken_rank >= 0 && (!comm || comm->rank == broken_rank); /* NULL: of any */
+    const char *text = is_broken ? broken_error : "";
     unlock_stub();
     return text;
 }

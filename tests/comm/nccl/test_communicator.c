@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl/communicator.h"
 
+#include "backends/cpu/cpu.h"
+#include "comm/nccl/nccl.h"
 #include "comm/nccl/stub.h"
 #include "comm/ranks.h"
+#include "tensor/strict_device.h"
 #include "test.h"
 
 #include <time.h>
@@ -19,16 +22,19 @@ static enum status exchange_messages(const struct comm *world, void *context)
     struct queue queue = {.num_threads = 1};
     struct communicator comms[2];
     struct communicator_init inits[2];
+    struct communicator_opening opening = {.inits = inits, .count = 2, .queue = &queue};
     float mine = (float)(world->rank + 1), got = 0;
     struct side_stream_event done;
     for (int i = 0; i < 2; i++) {
         int which = world->rank ? 1 - i : i;
         comms[which] =
             (struct communicator){.name = "pair", .rank = world->rank, .size = 2, .max_blocks = 4};
-        inits[i].communicator = &comms[which];
+        inits[i] =
+            (struct communicator_init){.communicator = &comms[which], .first = TRANSFER_broadcast};
         memcpy(inits[i].id, ids->id[which], COMMUNICATOR_ID_BYTES);
     }
-    TRY(communicator_open(inits, 2, &queue));
+    TRY(communicator_prepare(&opening));
+    TRY(communicator_open(&opening));
     struct transfer out = {TRANSFER_send, F32, 1, .x = &mine};
     struct transfer in = {TRANSFER_receive, F32, 1, .x = &got};
     TRY(communicator_group_start());
@@ -60,8 +66,10 @@ TEST(communicator_is_left_if_other_ranks_do_not_close_theirs)
     struct queue queue = {.num_threads = 1};
     struct communicator c = {.name = "alone", .size = 1, .close_s = 1};
     struct communicator_init init = {.communicator = &c};
+    struct communicator_opening opening = {.inits = &init, .count = 1, .queue = &queue};
     CHECK_STATUS(OK, communicator_id(init.id));
-    CHECK_STATUS(OK, communicator_open(&init, 1, &queue));
+    CHECK_STATUS(OK, communicator_prepare(&opening));
+    CHECK_STATUS(OK, communicator_open(&opening));
     stub_block_destroy(true);
     status_fail(STATUS_IO, "x.c", 1, "mine");
     CHECK(!communicator_close(&c));
@@ -76,9 +84,11 @@ TEST(communicator_can_be_closed_after_an_abort)
     struct queue queue = {.num_threads = 1};
     struct communicator c = {.name = "alone", .size = 1};
     struct communicator_init init = {.communicator = &c};
+    struct communicator_opening opening = {.inits = &init, .count = 1, .queue = &queue};
     void *handle;
     CHECK_STATUS(OK, communicator_id(init.id));
-    CHECK_STATUS(OK, communicator_open(&init, 1, &queue));
+    CHECK_STATUS(OK, communicator_prepare(&opening));
+    CHECK_STATUS(OK, communicator_open(&opening));
     CHECK_STATUS(OK, communicator_register(&c, &queue, sizeof queue, &handle));
     communicator_deregister(&c, handle);
     CHECK(!stub_counts().registered);
@@ -91,4 +101,90 @@ TEST(communicator_can_be_closed_after_an_abort)
     stub_break(0, NULL);
     communicator_close(&c);
     CHECK(!stub_counts().comms && !stub_counts().streams);
+}
+
+/* --- groups connect their ranks when they are wrapped, not in a step -------------------------- */
+
+enum { MAX_KINDS = 3, RANKS = 3 };
+
+struct later_transfers {
+    enum comm_use use;
+    int num_kinds;
+    enum transfer_kind kinds[MAX_KINDS];
+    int connected; /* ranks that they connect */
+};
+
+static enum status transfer_all(const struct comm *c, const struct later_transfers *l,
+                                struct queue *queue)
+{
+    struct arena memory;
+    TRY(arena_init(&memory, (RANKS + 1) * sizeof(float), queue_device_allocator(queue)));
+    float *x = (float *)(void *)memory.base;
+    enum status st = STATUS_OK;
+    for (int i = 0; i < l->num_kinds; i++) {
+        struct transfer t = {l->kinds[i], F32, 1, .x = x, .own = x + RANKS};
+        TRY_OUT(comm_run(c, &t));
+    }
+out:
+    arena_release(&memory);
+    return st;
+}
+
+static enum status count_connections(const struct comm *world, const struct comm *c,
+                                     const struct later_transfers *l, struct queue *queue)
+{
+    TRY(comm_agree(world, STATUS_OK)); /* all have opened */
+    int before = stub_counts().connected;
+    TRY(comm_agree(world, STATUS_OK));
+    TRY(transfer_all(c, l, queue));
+    TRY(comm_agree(world, STATUS_OK));
+    RANK_CHECK(stub_counts().connected - before == l->connected);
+    return STATUS_OK;
+}
+
+static enum status run_rank(const struct comm *world, void *context)
+{
+    const struct later_transfers *l = context;
+    struct queue *queue;
+    struct nccl *n;
+    struct comm c;
+    struct failure failure = {0};
+    TRY(cpu_queue_open(&queue, 1, 0));
+    strict_open(queue, &ops_cpu_reference, false);
+    TRY(nccl_open(&n, queue, 1000));
+    TRY(comm_split(world, 0, world->rank, &c));
+    enum status st = nccl_wrap(&c, n, "shard", l->use);
+    if (!st) st = count_connections(world, &c, l, queue);
+    status_save(&failure, st);
+    comm_release(&c);
+    nccl_close(n);
+    strict_close(queue);
+    cpu_queue_close(queue);
+    return status_restore(&failure);
+}
+
+TEST(communicators_connect_ranks_when_a_group_is_wrapped)
+{
+    struct later_transfers rows[] = {
+        {COMM_ALL, 3, {TRANSFER_all_gather, TRANSFER_reduce_scatter, TRANSFER_broadcast}, 0},
+        {COMM_ALL, 2, {TRANSFER_all_reduce, TRANSFER_all_reduce}, RANKS}, /* trees */
+        {COMM_ONLY_SHIFTS, 2, {TRANSFER_shift, TRANSFER_shift}, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        CHECK_STATUS(OK, ranks_run(RANKS, run_rank, &rows[i]));
+    CHECK(!stub_counts().comms && !stub_counts().streams && !stub_counts().events);
+}
+
+TEST(communicators_blame_memory_for_a_failed_connection_only_if_the_library_does)
+{
+    struct later_transfers none = {.use = COMM_ALL};
+    stub_refuse_transfers(true);
+    CHECK_STATUS(COMM, ranks_run(2, run_rank, &none));
+    CHECK_MESSAGE("connecting ranks: broadcast on rank 0 of 2 in group shard: NCCL error");
+    stub_break(0, "Cuda failure 2 'out of memory'");
+    CHECK_STATUS(COMM, ranks_run(2, run_rank, &none));
+    stub_refuse_transfers(false), stub_break(0, NULL);
+    CHECK_MESSAGE("connecting ranks, for which NCCL needs some hundred MB of device memory: "
+                  "broadcast on rank 0 of 2 in group shard: NCCL error: an error: Cuda failure");
+    CHECK(!stub_counts().comms && !stub_counts().streams && !stub_counts().events);
 }

@@ -509,16 +509,6 @@ TEST(nccl_messages_of_a_shift_have_four_channels_in_groups_of_up_to_eight_ranks)
     CHECK(nccl_shift_blocks(64) == 32);
 }
 
-TEST(nccl_connects_ranks_when_a_group_is_wrapped)
-{
-    stub_refuse_transfers(true);
-    enum status st = run_on(2, (struct with_nccl){.body = sums_once});
-    stub_refuse_transfers(false);
-    CHECK_STATUS(COMM, st);
-    CHECK_MESSAGE("connecting ranks, for which NCCL needs some hundred MB of device memory: "
-                  "broadcast on rank 0 of 2 in group shard: NCCL error");
-}
-
 /* Each rank has 3 streams of the queue, 3 of the group and 3 of each of its 6 channels. */
 TEST(nccl_refuses_channels_that_would_share_hardware_queues)
 {

@@ -90,6 +90,33 @@ static enum status lose_device(struct queue *queue)
     FAIL(DEVICE, "the device is lost");
 }
 
+static enum status fail_to_alloc(size_t size, void **out)
+{
+    (void)size, (void)out;
+    FAIL(MEMORY, "the device is full");
+}
+
+/* The others would wait for it forever in the library. */
+static enum status lacks_memory_on_rank_1(const struct comm *world, void *context)
+{
+    const struct device full = {.own = {fail_to_alloc, free_on_device}};
+    struct queue queue = {.num_threads = 1, .device = world->rank ? &full : NULL};
+    struct p2p_message other = {1 - world->rank, 1};
+    struct p2p_messages messages = {&other, &other, 1, 1};
+    struct p2p_channel *list = NULL;
+    (void)context;
+    enum status st = p2p_channel_open(&list, world, "pp", &queue, &messages);
+    RANK_CHECK(st == STATUS_MEMORY && !list);
+    RANK_CHECK(strstr(status_message(), world->rank ? "the device is full" : "rank 1 failed"));
+    return STATUS_OK;
+}
+
+TEST(p2p_channels_open_on_no_rank_if_one_lacks_memory)
+{
+    CHECK_STATUS(OK, ranks_run(2, lacks_memory_on_rank_1, NULL));
+    CHECK(!stub_counts().comms && !stub_counts().streams && !stub_counts().events);
+}
+
 /* Freeing device memory would wait for first messages in flight. */
 TEST(p2p_channels_are_aborted_before_device_memory_is_freed)
 {

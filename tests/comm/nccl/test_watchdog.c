@@ -24,9 +24,11 @@ static void rig_open(struct watchdog_rig *r, double timeout_s, int size)
 {
     *r = (struct watchdog_rig){.communicator = {.name = "shard", .size = size, .close_s = 1},
                                .init = {.communicator = &r->communicator}};
+    struct communicator_opening opening = {.inits = &r->init, .count = 1, .queue = &r->queue};
     CHECK_STATUS(OK, watchdog_open(&r->watchdog, &r->queue, timeout_s));
     CHECK_STATUS(OK, communicator_id(r->init.id));
-    if (size == 1) CHECK_STATUS(OK, communicator_open(&r->init, 1, &r->queue));
+    if (size == 1) CHECK_STATUS(OK, communicator_prepare(&opening));
+    if (size == 1) CHECK_STATUS(OK, communicator_open(&opening));
     if (size > 1)
         CHECK_STATUS(OK, side_stream_open(&r->communicator.stream,
                                           &r->queue)); /* the other rank never comes */
