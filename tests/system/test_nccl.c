@@ -45,8 +45,8 @@ TEST(a_run_over_nccl_has_the_bits_of_a_run_on_the_host)
     }
 }
 
-/* Two ranks, each with one for messages sent and received in each direction.  Eight stages of a
- * rank with streams of their own would share hardware queues. */
+/* Two ranks, each with four streams: for messages sent and received in each direction.  Eight
+ * stages of a rank with streams of their own would share hardware queues. */
 TEST(stages_of_a_rank_share_streams)
 {
     const char *settings[] = {SHORT,
@@ -90,7 +90,7 @@ static enum status count_in_groups(const struct layout_streams *l, const struct 
     struct stub_counts now = stub_counts();
     TRY(comm_all_reduce_int64(world, REDUCE_SUM, (int64_t[]){0}, 1)); /* nobody closes before */
     RANK_CHECK(most == l->most);
-    RANK_CHECK(streams == 3 * world->size + now.streams + 2 * now.comms);
+    RANK_CHECK(streams == 4 * world->size + now.streams + 2 * now.comms);
     comm_release(&embedding_peers), comm_release(&kv_head_peers);
     return STATUS_OK;
 }
@@ -115,16 +115,16 @@ static enum status count_on_rank(const struct comm *world, void *layout)
     return STATUS_OK;
 }
 
-/* Three of the queue; three of each group that makes collectives or shifts, and of each channel;
+/* Four of the queue; three of each group that makes collectives or shifts, and of each channel;
  * two of each group split from another. */
-TEST(a_rank_has_at_most_31_streams_whatever_the_layout)
+TEST(a_rank_has_at_most_32_streams_whatever_the_layout)
 {
     struct layout_streams layouts[] = {
-        {{2, 1, 1, 1, 2}, true, 8, 2, 3 + 3 * (1 + 4) + 2}, /* pp 2, tp 2, tied */
-        {{1, 1, 1, 1, 4}, false, 2, 1, 3 + 3 + 2},          /* ranks share key/value heads */
-        {{1, 1, 2, 2, 1}, false, 8, 1, 3 + 3 * 2},          /* shard and cp */
-        {{3, 1, 1, 2, 1}, false, 8, 1, 3 + 3 * (2 + 4)},    /* the middle stage of pp, shard, cp */
-        {{2, 2, 2, 2, 2}, true, 1, 2, 31},
+        {{2, 1, 1, 1, 2}, true, 8, 2, 4 + 3 * (1 + 4) + 2}, /* pp 2, tp 2, tied */
+        {{1, 1, 1, 1, 4}, false, 2, 1, 4 + 3 + 2},          /* ranks share key/value heads */
+        {{1, 1, 2, 2, 1}, false, 8, 1, 4 + 3 * 2},          /* shard and cp */
+        {{3, 1, 1, 2, 1}, false, 8, 1, 4 + 3 * (2 + 4)},    /* the middle stage of pp, shard, cp */
+        {{2, 2, 2, 2, 2}, true, 1, 2, 32},
     };
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         int ranks = 1;

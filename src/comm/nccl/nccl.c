@@ -263,7 +263,7 @@ static void release(struct comm *c)
 
 int nccl_num_streams(const struct nccl *n)
 {
-    enum { OF_QUEUE = 3 }; /* its own, and two for copies */
+    enum { OF_QUEUE = STREAM_COUNT + 1 }; /* and the default stream, which zeroes allocations */
     return OF_QUEUE + n->num_side_streams + COMMUNICATOR_STREAMS * n->num_communicators;
 }
 

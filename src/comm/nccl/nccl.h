@@ -1,5 +1,5 @@
-/* nccl.h (comm/nccl) -- groups whose transfers move device memory, by NCCL or RCCL, on streams of
- * their own beside the queue's.
+/* nccl.h (comm/nccl) -- groups whose transfers move device memory, by NCCL or RCCL, beside the
+ * queue's work.
  *
  * Order    A transfer begins when the work that the queue had at comm_start is done, and work that
  *          the queue gets after comm_wait begins when the transfer is over.  The host waits for
@@ -15,12 +15,15 @@
  * Messages A declared message (comm_declare_p2p) has a channel, with its own stream and
  *          communicator, so a send delays only later messages of the same channel.  Other messages
  *          are staged through the host (comm/staged).
- * Split    A group split from another makes its transfers on the queue's stream: its few are waited
- *          for at once.
+ * Streams  Every group has one of its own.  A group split from another uses the queue's: callers
+ *          wait for its few transfers as soon as they start them.
  * Errors   COMM: an error of the library; HANG: a timeout, or a transfer that is still in flight
  *          when memory or its group is released (watchdog.h).  After the first, every call fails
  *          with it, the collectives of host memory too.  If a call of the library does not return,
- *          because a rank never makes it, the process reports that and ends. */
+ *          because a rank never makes it, the process reports that and ends.
+ *          What opens communicators (nccl_wrap, comm_split, comm_declare_p2p) also fails with
+ *          MEMORY or DEVICE (communicator.h), and in a pipeline with CONFIG or UNSUPPORTED
+ *          (NCCL_HARDWARE_QUEUES). */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -44,11 +47,13 @@ enum status nccl_load(void);
  * transfer in that order that has not ended can always proceed.
  *
  * Stages of a pipeline have no such order: a receive that is posted early waits for a rank that may
- * need this rank's result first.  There each stream needs a hardware queue of its own.  A rank has
- * at most 31 streams (nccl_num_streams): the queue's and two for copies; three each for the groups
- * replicate, shard, cp and tp and for four channels, whatever the schedule: their own and those of
- * the library (communicator.h); and the library's two each for the ranks with the same key/value
- * heads and for those with the same embedding. */
+ * need this rank's result first.  There each stream needs a hardware queue of its own, or the run
+ * is refused: CONFIG if the user has set the variable to fewer queues than the rank has streams,
+ * UNSUPPORTED if those are more than 32.  A rank has at most 32 (nccl_num_streams): the queue's,
+ * two for copies, and the default stream, which zeroes device allocations; three each for the
+ * groups replicate, shard, cp and tp and for four channels, whatever the schedule: their own and
+ * those of the library (communicator.h); and the library's two each for the ranks with the same
+ * key/value heads and for those with the same embedding. */
 enum { NCCL_HARDWARE_QUEUES = 32 };
 extern const char nccl_queues_variable[];
 
@@ -70,9 +75,9 @@ void nccl_close(struct nccl *n);
 
 /* Turns *c, a group that carries host memory, into such a group, and so all groups split from it.
  * It owns the wrapped group, and keeps its counts.  Collectives of host memory go to the wrapped
- * group.  `name` appears in messages and must outlive the group.  A group of messages opens no
- * communicator of its own; one of shifts is limited to nccl_shift_blocks.  Collective.  On failure
- * *c is unchanged. */
+ * group.  `name` appears in messages and must outlive the group.  `use`: COMM_ONLY_MESSAGES opens
+ * no communicator for the group; COMM_ONLY_SHIFTS limits it to nccl_shift_blocks multiprocessors.
+ * Collective.  On failure *c is unchanged. */
 enum status nccl_wrap(struct comm *c, struct nccl *n, const char *name, enum comm_use use);
 /* Multiprocessors that a shift may occupy.  Within a node NCCL divides a communicator's channels by
  * its ranks for each message, unless a channel's part exceeds 16 MiB (scheduleP2pTasksToPlan in

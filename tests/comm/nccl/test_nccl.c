@@ -509,21 +509,21 @@ TEST(nccl_messages_of_a_shift_have_four_channels_in_groups_of_up_to_eight_ranks)
     CHECK(nccl_shift_blocks(64) == 32);
 }
 
-/* Each rank has 3 streams of the queue, 3 of the group and 3 of each of its 6 channels. */
+/* Each rank has 4 streams of the queue, 3 of the group and 3 of each of its 6 channels. */
 TEST(nccl_refuses_channels_that_would_share_hardware_queues)
 {
     struct with_nccl opens = {.channels = true, .body = sums_once};
-    setenv(nccl_queues_variable, "23", 1);
-    CHECK_STATUS(CONFIG, run_on(2, opens));
-    CHECK_MESSAGE("CUDA_DEVICE_MAX_CONNECTIONS=23: this rank of a pipeline uses 24 streams");
     setenv(nccl_queues_variable, "24", 1);
+    CHECK_STATUS(CONFIG, run_on(2, opens));
+    CHECK_MESSAGE("CUDA_DEVICE_MAX_CONNECTIONS=24: this rank of a pipeline uses 25 streams");
+    setenv(nccl_queues_variable, "25", 1);
     CHECK_STATUS(OK, run_on(2, opens));
     setenv(nccl_queues_variable, "1", 1);
     CHECK_STATUS(OK, run_on(2, (struct with_nccl){.body = sums_once})); /* without channels */
     unsetenv(nccl_queues_variable);
     opens.body = opens_channels_of_another_group;
     CHECK_STATUS(UNSUPPORTED, run_on(2, opens));
-    CHECK_MESSAGE("uses 44 streams, more than the 32 hardware queues of a GPU");
+    CHECK_MESSAGE("uses 45 streams, more than the 32 hardware queues of a GPU");
 }
 
 /* Every rank sends to both neighbors at once, and receives in another order. */
