@@ -37,7 +37,7 @@ static enum status start(const struct comm *c, struct transfer *t)
     TRY(arena_init(&l->memory, sizes.peak + 1, queue_device_allocator(g->queue)));
     l->inner = *t;
     l->inner.x = arena_alloc(&l->memory, l->x_bytes, 1);
-    l->separate = own && (own < x || own > x + l->x_bytes);
+    l->separate = own && (own < x || own >= x + l->x_bytes);
     l->inner.own = arena_alloc(&l->memory, own_bytes(t), 1);
     if (own && !l->separate) l->inner.own = (char *)l->inner.x + (own - x);
     l->inner.work = arena_alloc(&l->memory, work, 1);

@@ -100,6 +100,10 @@ TEST(comm_self_transfers_its_own_data)
     CHECK_STATUS(OK, comm_run(&part, &(struct transfer){TRANSFER_reduce_scatter, F32, 3, .x = x,
                                                         .own = own}));
     CHECK(x[0] == 1 && x[2] == 3 && !memcmp(x, own, sizeof x));
+    memset(own, 0, sizeof own);
+    CHECK_STATUS(OK,
+                 comm_run(&part, &(struct transfer){TRANSFER_shift, F32, 3, .x = x, .own = own}));
+    CHECK(x[0] == 1 && x[2] == 3 && !memcmp(x, own, sizeof x));
     comm_release(&part);
 }
 

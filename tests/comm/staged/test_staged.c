@@ -137,15 +137,21 @@ TEST(staged_group_of_one_keeps_its_own_data)
     CHECK_STATUS(OK, cpu_queue_open(&queue, 1, 0));
     strict_open(queue, &ops_cpu_reference, true);
     CHECK_STATUS(OK, staged_wrap(&c, queue));
-    CHECK_STATUS(OK, arena_init(&own, 2 * ARENA_ALIGN, queue_device_allocator(queue)));
+    CHECK_STATUS(OK, arena_init(&own, 3 * ARENA_ALIGN, queue_device_allocator(queue)));
     float *x = arena_alloc(&own, 4, sizeof *x), *sum = arena_alloc(&own, 4, sizeof *x);
+    float *shifted = arena_alloc(&own, 4, sizeof *x);
     CHECK_STATUS(OK, queue_copy(queue, x, host, sizeof host));
     CHECK_STATUS(OK, comm_run(&c, &(struct transfer){TRANSFER_all_gather, F32, 4, .x = x}));
     CHECK_STATUS(OK, comm_run(&c, &(struct transfer){TRANSFER_all_reduce, F32, 4, .x = x}));
     CHECK_STATUS(
         OK, comm_run(&c, &(struct transfer){TRANSFER_reduce_scatter, F32, 4, .x = x, .own = sum}));
+    CHECK_STATUS(OK,
+                 comm_run(&c, &(struct transfer){TRANSFER_shift, F32, 4, .x = x, .own = shifted}));
     memset(host, 0, sizeof host);
     CHECK_STATUS(OK, queue_copy(queue, host, sum, sizeof host));
+    CHECK(host[0] == 1 && host[3] == 4);
+    memset(host, 0, sizeof host);
+    CHECK_STATUS(OK, queue_copy(queue, host, shifted, sizeof host));
     CHECK(host[0] == 1 && host[3] == 4);
     comm_release(&c);
     arena_release(&own);
