@@ -3,7 +3,8 @@
 
 static void add_fused(struct text *out, enum fused_result of, int N, int C)
 {
-    static const char *const words[] = {"tensor", "rmsnorm", "swiglu", "swiglu backward", "FP8"};
+    static const char *const words[] = {"tensor", "rmsnorm", "swiglu", "swiglu backward",
+                                        "FP8 transpose"};
     text_addf(out, "%s %d x %d", words[of], N, C);
 }
 

@@ -56,6 +56,9 @@ TEST(sizes_of_a_call_name_all_that_changes_its_work)
         {{OP_fused_quantize,
           .what.fused_quantize = {.of = FUSED_RMSNORM, .N = 3, .C = 7, .summed = OVER_ROWS}},
          "rmsnorm 3 x 7 -> E4M3, columns"},
+        {{OP_fused_quantize,
+          .what.fused_quantize = {.of = FUSED_FP8, .N = 3, .C = 7, .summed = OVER_ROWS}},
+         "FP8 transpose 3 x 7 -> E4M3, columns"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct text sizes = {0};
