@@ -7,15 +7,15 @@
 #include "backends/gpu/queue.h"
 #include "base/rng.h"
 #include "comm/ranks.h"
-#include "comm/staged/staged.h"
 #include "machine/machine.h"
 #include "ops/fused_quantize.h"
+#include "system/device_runs.h"
 #include "system/layouts.h"
 #include "train/trainer.h"
 
 enum { STEPS = 3, SETTINGS = 20 };
 
-struct device_run {
+struct emulated_run {
     const char *const *settings;
     int num_settings;
     bool native;
@@ -35,13 +35,7 @@ static void fill_batch(struct batch *b, int V, int step)
     b->valid = (int64_t)tokens;
 }
 
-static enum status over_staged(struct comm *c, const char *name, enum comm_use use, void *queue)
-{
-    (void)name, (void)use;
-    return staged_wrap(c, queue);
-}
-
-static enum status run_steps(struct trainer *t, struct device_run *r)
+static enum status run_steps(struct trainer *t, struct emulated_run *r)
 {
     bool first = t->machine.world.rank == 0;
     RANK_CHECK((t->float8.device.queue != NULL) == r->native);
@@ -72,7 +66,7 @@ static enum status check_and_quantize(const struct fused_quantize *a,
 
 static enum status train_rank(const struct comm *world, void *run)
 {
-    struct device_run *r = run;
+    struct emulated_run *r = run;
     struct config config = {0};
     struct model_shape shape;
     struct ops ops = gpu_emu32_ops;
@@ -85,7 +79,7 @@ static enum status train_rank(const struct comm *world, void *run)
     TRY_OUT(groups_open(&m.groups, &m.mesh, world));
     TRY_OUT(gpu_emu32_open(&m.queue, 0));
     ((struct gpu_queue *)m.queue)->native_fp8 = r->native;
-    TRY_OUT(groups_wrap_device(&m.groups, over_staged, m.queue));
+    TRY_OUT(groups_wrap_device(&m.groups, device_run_over_staged, m.queue));
     TRY_OUT(model_shape_resolve(&shape, &config.model, 0));
     TRY_OUT(trainer_open(&t, &config, &shape, &m));
     TRY_OUT(run_steps(&t, r));
@@ -98,10 +92,10 @@ out:
 }
 
 /* Trains on emulated GPUs, with or without native FP8; two microbatches a step. */
-static void train(struct device_run *r, int ranks, bool native, const char *const *settings,
+static void train(struct emulated_run *r, int ranks, bool native, const char *const *settings,
                   int count)
 {
-    *r = (struct device_run){.settings = settings, .num_settings = count, .native = native};
+    *r = (struct emulated_run){.settings = settings, .num_settings = count, .native = native};
     emulator_set_relaxed(true);
     CHECK_STATUS(OK, ranks_run(ranks, train_rank, r));
     emulator_set_relaxed(false);
@@ -133,6 +127,7 @@ TEST(native_fp8_changes_no_bit)
          {TP(2), "float8.recipe_name=delayed", "activation_checkpoint.mode=full",
           "model.mlp_bias=true"}},
         {2, {TP(2), "float8.filter_fqns=[\"layers.1.feed_forward\"]", "model.post_norm=true"}},
+        {2, {TP(2), "model.residual_multiplier=0.5"}},
         {4, {TP(4), "activation_checkpoint.selective_ac_option=op"}},
     };
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
@@ -151,7 +146,7 @@ TEST(native_fp8_changes_no_bit)
                                           "lr_scheduler.warmup_steps=0",
                                           "training.dataset_path=none",
                                           "model.converters=[\"float8\"]"};
-        struct device_run native, other;
+        struct emulated_run native, other;
         int count = 0;
         while (settings[count]) count++;
         for (int k = 0; k < 4 && variants[i].settings[k]; k++)

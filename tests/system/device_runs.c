@@ -19,13 +19,13 @@ struct device_run_settings {
     enum device_run how;
 };
 
-static enum status over_staged(struct comm *c, const char *name, enum comm_use use, void *queue)
+enum status device_run_over_staged(struct comm *c, const char *name, enum comm_use use, void *queue)
 {
     (void)name, (void)use;
     return staged_wrap(c, queue);
 }
 
-static enum status over_nccl(struct comm *c, const char *name, enum comm_use use, void *nccl)
+enum status device_run_over_nccl(struct comm *c, const char *name, enum comm_use use, void *nccl)
 {
     return nccl_wrap(c, nccl, name, use);
 }
@@ -44,10 +44,11 @@ static enum status run_rank(const struct comm *world, void *context)
     TRY_OUT(groups_open(&m.groups, &m.mesh, world));
     TRY_OUT(cpu_queue_open(&m.queue, 1, 0));
     if (strict) strict_open(m.queue, &ops_cpu_reference, true), opened = true;
-    if (r->how == OVER_STAGED) TRY_OUT(groups_wrap_device(&m.groups, over_staged, m.queue));
+    if (r->how == OVER_STAGED)
+        TRY_OUT(groups_wrap_device(&m.groups, device_run_over_staged, m.queue));
     if (r->how == OVER_NCCL) {
         TRY_OUT(nccl_open(&nccl, m.queue, TIMEOUT_S));
-        TRY_OUT(groups_wrap_device(&m.groups, over_nccl, nccl));
+        TRY_OUT(groups_wrap_device(&m.groups, device_run_over_nccl, nccl));
     }
     TRY_OUT(run_train(&c, &m));
 out:

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "base/status.h"
+#include "comm/comm.h"
 
 /* Where ranks compute, and the transport of their tensors. */
 enum device_run { ON_HOST, OVER_STAGED, OVER_NCCL };
@@ -15,5 +15,9 @@ void device_run_train(enum device_run how, int ranks, const char *const *setting
 /* The same, if the run may fail. */
 enum status device_run_try(enum device_run how, int ranks, const char *const *settings,
                            const char *corpus, const char *dump);
+/* For groups_wrap_device: the context is the queue, or the struct nccl. */
+enum status device_run_over_staged(struct comm *c, const char *name, enum comm_use use,
+                                   void *queue);
+enum status device_run_over_nccl(struct comm *c, const char *name, enum comm_use use, void *nccl);
 /* Compares two checkpoints in all but their timings. */
 void device_run_check_same(const char *a, const char *b);

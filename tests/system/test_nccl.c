@@ -69,11 +69,6 @@ struct layout_streams {
     int most; /* streams of any rank, those of the library among them */
 };
 
-static enum status wrap(struct comm *c, const char *name, enum comm_use use, void *nccl)
-{
-    return nccl_wrap(c, nccl, name, use);
-}
-
 /* Opens what a run does. */
 static enum status count_in_groups(const struct layout_streams *l, const struct groups *g,
                                    struct nccl *nccl)
@@ -107,7 +102,7 @@ static enum status count_on_rank(const struct comm *world, void *layout)
     TRY(cpu_queue_open(&queue, 1, 0));
     TRY(groups_open(&groups, &mesh, world));
     TRY(nccl_open(&nccl, queue, 1000));
-    TRY(groups_wrap_device(&groups, wrap, nccl));
+    TRY(groups_wrap_device(&groups, device_run_over_nccl, nccl));
     TRY(count_in_groups(l, &groups, nccl));
     groups_close(&groups);
     nccl_close(nccl);
