@@ -51,11 +51,8 @@ static enum status alloc_own(size_t size, void **out)
     return STATUS_OK;
 }
 
-void (*strict_await_idle)(pthread_t thread);
-
 static void free_own(void *at, size_t size)
 {
-    if (strict_await_idle) strict_await_idle(pthread_self());
     pthread_mutex_lock(&lock);
     struct strict_block **b = &blocks;
     while ((*b)->at != at) b = &(*b)->next;

@@ -14,8 +14,6 @@
 #include "tensor/device.h"
 #include "tensor/queue.h"
 
-#include <pthread.h>
-
 /* Gives the queue a strict device until strict_close.  Ops must go through strict_ops, which call
  * those of `base`. */
 void strict_open(struct queue *queue, const struct ops *base, bool late);
@@ -29,6 +27,3 @@ bool strict_owns(const void *x);
 /* For code that imitates other hardware of the device, such as a DMA engine: any thread can access
  * the allocation that contains x from strict_reach(x, 1) to strict_reach(x, -1). */
 void strict_reach(const void *x, int by);
-/* Waits until that hardware does nothing for a thread's device, as cudaFree does before it frees
- * memory; NULL: there is none. */
-extern void (*strict_await_idle)(pthread_t thread);

@@ -18,6 +18,8 @@ void stub_set_version(int version);
 
 /* From here on communicators of this rank report this asynchronous error; NULL: none any longer. */
 void stub_break(int rank, const char *error);
+/* Waits until this thread's device runs no transfer, as cudaFree does. */
+void stub_await_idle(void);
 /* Whether calls that issue a transfer fail. */
 void stub_refuse_transfers(bool refused);
 /* Whether deregistering memory takes 0.2 s, during which the rank gets an asynchronous error. */

@@ -378,13 +378,12 @@ static bool is_idle(pthread_t device)
     return true;
 }
 
-static void await_idle(pthread_t device)
+void stub_await_idle(void)
 {
     lock_stub();
-    while (!is_idle(device)) await();
+    while (!is_idle(pthread_self())) await();
     unlock_stub();
 }
-__attribute__((constructor)) static void set_await_idle(void) { strict_await_idle = await_idle; }
 
 /* NCCL frees device memory, for which CUDA waits until the device is idle. */
 static void release_aborted(void)
