@@ -398,7 +398,10 @@ static bool quote_expanded(struct text *out, const char *home, const char *word,
     bool expands = !strncmp(path, "~/", 2);
     struct text expanded = {0};
     text_add(&expanded, word, (size_t)(path - word));
-    text_addf(&expanded, "%s%s", expands ? home : "", path + expands);
+    if (expands) text_adds(&expanded, home);
+    while (expands && expanded.len && expanded.data[expanded.len - 1] == '/')
+        expanded.data[--expanded.len] = 0;
+    text_adds(&expanded, path + expands);
     option_quote(out, expanded.data);
     text_release(&expanded);
     return expands;

@@ -44,8 +44,8 @@ void described_gpu_add_context(struct memory_plan *plan)
     plan->bytes[MEMORY_context] += CONTEXT_BYTES;
 }
 
-/* A shift's buffers, for as many multiprocessors as it may occupy (nccl_shift_blocks): a channel's
- * are for two. */
+/* A shift may occupy nccl_shift_blocks(ranks) multiprocessors, each with buffers to send and to
+ * receive.  CHANNEL_BYTES are for four in one direction: half as many channels. */
 static size_t ring_channels(int ranks)
 {
     size_t channels = 2;

@@ -138,14 +138,14 @@ static enum status resume_state(struct training_run *r, const char *folder,
 }
 
 /* Without training.global_batch_size a step's rows depend on the ranks.  `train`: the checkpoint's;
- * in an old one step_rows is missing. */
+ * in an old one full_step_rows is missing. */
 static void warn_of_other_rows(const struct training_run *r, const struct json *train)
 {
     const struct config *c = r->whole;
     int64_t rows = r->trainer.ramp.global, before;
     bool depends_on_ranks = c->training.global_batch_size < 0 && data_stages_count(c) == 1;
     if (!r->is_main || !depends_on_ranks ||
-        !json_as_int(json_get(train, "step_rows"), 1, JSON_MAX_INT, &before) || before == rows)
+        !json_as_int(json_get(train, "full_step_rows"), 1, JSON_MAX_INT, &before) || before == rows)
         return;
     log_line(LOG_WARN,
              "a step now has %lld rows instead of %lld: training.local_batch_size times the "

@@ -7,7 +7,7 @@ void trainer_state_save(const struct trainer *t, struct json_writer *w)
 {
     json_write_int(w, "tokens_seen", t->tokens_seen);
     json_write_int(w, "rows_done", t->rows_done);
-    json_write_int(w, "step_rows", t->ramp.global);
+    json_write_int(w, "full_step_rows", t->ramp.global);
     json_write_int(w, "skips", t->skips);
     if (t->config->optimizer.name != OPTIMIZER_AdamW)
         json_write_string(w, "optimizer", optimizer_name_word(t->config->optimizer.name));

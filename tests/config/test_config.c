@@ -47,7 +47,7 @@ static void reset_home(char *before)
 TEST(a_path_that_begins_with_a_tilde_is_below_the_home_folder)
 {
     struct config c;
-    char *before = set_home("/home/me");
+    char *before = set_home("/home/me/");
     const char *toml = "[job]\ndump_folder = \"~/runs\"\n[data]\ncolumn = \"~/a\"\n"
                        "accept_changed = [\"*.txt\", \"~/a/b.arrow\"]\n"
                        "[validation]\ntasks = [\"~/a\", \"b=~/c,d\", \"e\", \"f~/=g\"]\n"

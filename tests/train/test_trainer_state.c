@@ -16,8 +16,9 @@ TEST(counters_are_restored)
     trainer_state_save(&t.trainer, &w);
     json_end_object(&w);
     json_finish(&w);
-    CHECK(!strcmp(text.data,
-                  "{\"tokens_seen\": 12345, \"rows_done\": 40, \"step_rows\": 2, \"skips\": 2}"));
+    CHECK(!strcmp(
+        text.data,
+        "{\"tokens_seen\": 12345, \"rows_done\": 40, \"full_step_rows\": 2, \"skips\": 2}"));
     t.trainer.tokens_seen = t.trainer.skips = t.trainer.rows_done = 0;
     CHECK_STATUS(OK, json_parse(text.data, text.len, "state", &json));
     CHECK_STATUS(OK, trainer_state_load(&t.trainer, json));

@@ -106,11 +106,12 @@ static enum status await_first(struct communicator_opening *o)
     return STATUS_OK;
 }
 
-static void abort_inits(const struct communicator_opening *o)
+/* Memory of a transfer that is still in flight remains allocated: freeing it would wait. */
+static void abort_inits(struct communicator_opening *o)
 {
     struct communicator **all = heap((size_t)o->count * sizeof(struct communicator *) + 1);
     for (int i = 0; i < o->count; i++) all[i] = o->inits[i].communicator;
-    (void)communicator_abort_all(all, (size_t)o->count);
+    if (!communicator_abort_all(all, (size_t)o->count)) o->memory = (struct arena){0};
     free(all);
 }
 
@@ -121,7 +122,9 @@ static enum status connect_all(struct communicator_opening *o)
     if (!st) st = await_first(o);
     if (!st) return STATUS_OK;
     abort_inits(o);
-    if (!strstr(status_message(), "out of memory")) return status_prefix(st, "connecting ranks");
+    bool lacks_memory = strstr(status_message(), "out of memory") ||
+                        strstr(status_message(), "Failed to CUDA malloc"); /* NCCL's last warning */
+    if (!lacks_memory) return status_prefix(st, "connecting ranks");
     return status_prefix(st,
                          "connecting ranks, for which %s needs some hundred MB of device memory",
                          communicator_library);

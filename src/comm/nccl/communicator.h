@@ -59,7 +59,8 @@ enum status communicator_prepare(struct communicator_opening *o);
  * most groups never use them, and each has buffers of its own. */
 enum status communicator_open(struct communicator_opening *o);
 /* After a failure of this or another rank: aborts those that are open, as communicator_abort_all,
- * and frees what communicator_prepare allocated.  Those that did not open are skipped. */
+ * and frees what communicator_prepare allocated, unless a transfer may still be in flight.  Those
+ * that did not open are skipped. */
 void communicator_cancel(struct communicator_opening *o);
 /* Closing and aborting wait until all ranks of the host do the same: their proxy threads end
  * together (NCCL's user guide: ncclCommDestroy is an intra-node collective call).  A rank that has

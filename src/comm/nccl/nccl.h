@@ -15,8 +15,8 @@
  * Messages A declared message (comm_declare_p2p) has a channel, with its own stream and
  *          communicator, so a send delays only later messages of the same channel.  Other messages
  *          are staged through the host (comm/staged).
- * Streams  Every group has one of its own.  A group split from another uses the queue's: callers
- *          wait for its few transfers as soon as they start them.
+ * Streams  A group has a stream of its own.  One split from another uses the queue's, as callers
+ *          wait for its few transfers at once; one of a single rank, or of messages only, has none.
  * Errors   COMM: an error of the library; HANG: a timeout, or a transfer that is still in flight
  *          when memory or its group is released (watchdog.h).  After the first, every call fails
  *          with it, the collectives of host memory too.  If a call of the library does not return,
