@@ -70,7 +70,8 @@ struct shell {
     enum shell_end { SHELL_RUNS, SHELL_RETURNS, SHELL_EXITS } end; /* of the current script */
     struct text exit_place;        /* "file:line" of the last exit or return; empty: none */
     enum shell_result exit_result; /* of that: whether its status is 0 */
-    enum shell_result last_result; /* of the last command that ran, as $? */
+    enum shell_result last_result; /* of the last command that ran, for $?; eval, source and bash
+                                      count as success unless they exit */
     enum shell_jump { SHELL_NO_JUMP, SHELL_BREAK, SHELL_CONTINUE } jump;
     int depth, loops, scripts; /* current nesting */
     long steps_left;
