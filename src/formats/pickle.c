@@ -19,7 +19,10 @@ static const struct {
 #undef X
 };
 
-const char *pickle_class_name(enum pickle_class c) { return classes[c].name; }
+const char *pickle_class_name(enum pickle_class c)
+{
+    return c == PICKLE_UNKNOWN ? "unknown" : classes[c].name;
+}
 
 /* The pickle virtual machine: a stack, its marks, and the memo. */
 struct unpickler {
@@ -31,6 +34,7 @@ struct unpickler {
     size_t depth, stack_capacity, num_memo, memo_capacity, next_memo, opcodes;
     size_t *marks;
     size_t num_marks, marks_capacity;
+    bool any_class;
 };
 
 #define REJECT(m, ...) return reject(m, __VA_ARGS__), STATUS_DATA
@@ -115,6 +119,7 @@ static enum status extend_container(struct unpickler *m, enum pickle_kind kind,
 {
     TRY(check_depth(m, 1));
     struct pickle_value *target = (struct pickle_value *)(uintptr_t)m->stack[m->depth - 1];
+    if (target->kind == PICKLE_IS_OBJECT && target->class == PICKLE_UNKNOWN) return STATUS_OK;
     if (target->kind != kind) REJECT(m, "the target of APPEND or SETITEM is not such a container");
     if (kind == PICKLE_IS_DICT && count % 2) REJECT(m, "key without a value");
     for (size_t i = 0; i < count; i++) append_item(target, items[i]);
@@ -176,6 +181,10 @@ static enum status push_class(struct unpickler *m, const char *module, size_t mo
         push_new(m, PICKLE_IS_CLASS)->class = (enum pickle_class)c;
         return STATUS_OK;
     }
+    if (m->any_class) {
+        push_new(m, PICKLE_IS_CLASS)->class = PICKLE_UNKNOWN;
+        return STATUS_OK;
+    }
     REJECT(m, "global %.*s.%.*s is not allowed", (int)(module_len < 150 ? module_len : 150), module,
            (int)(name_len < 150 ? name_len : 150), name);
 }
@@ -210,6 +219,14 @@ static enum status run_stack_global(struct unpickler *m)
     return STATUS_OK;
 }
 
+static void push_object(struct unpickler *m, enum pickle_class class,
+                        const struct pickle_value *arguments)
+{
+    struct pickle_value *v = push_new(m, PICKLE_IS_OBJECT);
+    v->class = class;
+    append_item(v, arguments);
+}
+
 /* REDUCE, NEWOBJ and NEWOBJ_EX (whose keyword arguments are ignored): calls a class with a tuple.
  * An OrderedDict becomes a dict, and a torch.Size its tuple. */
 static enum status run_reduce(struct unpickler *m, size_t num_ignored)
@@ -217,9 +234,15 @@ static enum status run_reduce(struct unpickler *m, size_t num_ignored)
     TRY(check_depth(m, 2 + num_ignored));
     const struct pickle_value *arguments = m->stack[m->depth - 1 - num_ignored];
     const struct pickle_value *class = m->stack[m->depth - 2 - num_ignored];
-    if (class->kind != PICKLE_IS_CLASS) REJECT(m, "REDUCE: the callable must be a class");
+    bool is_result = m->any_class && class->kind == PICKLE_IS_OBJECT;
+    if (class->kind != PICKLE_IS_CLASS && !is_result)
+        REJECT(m, "REDUCE: the callable must be a class");
     if (arguments->kind != PICKLE_IS_TUPLE) REJECT(m, "REDUCE: the arguments must be a tuple");
     m->depth -= 2 + num_ignored;
+    if (is_result) {
+        push_object(m, PICKLE_UNKNOWN, arguments);
+        return STATUS_OK;
+    }
     if (class->class == PICKLE_ORDERED_DICT && arguments->count)
         REJECT(m, "OrderedDict with initial items is not supported");
     if (class->class == PICKLE_ORDERED_DICT) {
@@ -231,9 +254,7 @@ static enum status run_reduce(struct unpickler *m, size_t num_ignored)
         push(m, size_tuple);
         return STATUS_OK;
     }
-    struct pickle_value *v = push_new(m, PICKLE_IS_OBJECT);
-    v->class = class->class;
-    append_item(v, arguments);
+    push_object(m, class->class, arguments);
     return STATUS_OK;
 }
 
@@ -294,6 +315,10 @@ static enum status run_int(struct unpickler *m, uint64_t bytes, bool is_signed)
     const unsigned char *at;
     uint64_t value = 0;
     TRY(reader_bytes(&m->r, bytes, &at, "a number in the pickle"));
+    if (bytes > 8 && m->any_class) {
+        push_new(m, PICKLE_IS_NONE);
+        return STATUS_OK;
+    }
     if (bytes > 8) REJECT(m, "integer of %llu bytes: the limit is 8", (unsigned long long)bytes);
     if (is_signed && bytes && at[bytes - 1] & 0x80) value = UINT64_MAX;
     for (uint64_t i = 0; i < bytes; i++) {
@@ -456,16 +481,31 @@ static enum status run_opcodes(struct unpickler *m)
     return STATUS_OK;
 }
 
+static enum status run(struct unpickler *m, size_t *used)
+{
+    *m->pickle = (struct pickle){0};
+    m->start = m->r.at;
+    reserve(&m->stack, &m->stack_capacity, 1, sizeof(void *));
+    enum status st = run_opcodes(m);
+    *used = (size_t)(m->r.at - m->start);
+    free(m->stack), free(m->memo), free(m->marks);
+    return st;
+}
+
 enum status pickle_parse(struct pickle *p, const unsigned char *bytes, size_t len, const char *name,
                          size_t *used)
 {
-    *p = (struct pickle){0};
-    struct unpickler m = {.pickle = p, .r = {bytes, bytes + len, name}, .start = bytes};
-    reserve(&m.stack, &m.stack_capacity, 1, sizeof(void *));
-    enum status st = run_opcodes(&m);
-    *used = (size_t)(m.r.at - bytes);
-    free(m.stack), free(m.memo), free(m.marks);
-    return st;
+    struct unpickler m = {.pickle = p, .r = {bytes, bytes + len, name}};
+    TRY(run(&m, used));
+    return STATUS_OK;
+}
+
+enum status pickle_parse_any(struct pickle *p, const unsigned char *bytes, size_t len,
+                             const char *name, size_t *used)
+{
+    struct unpickler m = {.pickle = p, .r = {bytes, bytes + len, name}, .any_class = true};
+    TRY(run(&m, used));
+    return STATUS_OK;
 }
 
 void pickle_release(struct pickle *p)

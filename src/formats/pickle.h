@@ -58,6 +58,7 @@
     X(METADATA_INDEX, "torch.distributed", "MetadataIndex")                                        \
     X(STORAGE_META, "torch.distributed", "StorageMeta")                                            \
     X(STORAGE_INFO, "torch.distributed", "_StorageInfo")                                           \
+    X(NAMESPACE, "argparse", "Namespace")                                                          \
     X(TENSOR_REFERENCE, "torch_xla", "TensorReference")                                            \
     X(MEMORY_FORMAT, "torch.distributed", "_MEM_FORMAT_ENCODING")                                  \
     X(OLD_MEMORY_FORMAT, "torch.distributed", "MEM_FORMAT_ENCODING")                               \
@@ -73,7 +74,8 @@ enum pickle_class {
 #define X(id, module, name) PICKLE_##id,
     PICKLE_CLASSES(X)
 #undef X
-        PICKLE_CLASS_COUNT
+        PICKLE_CLASS_COUNT,
+    PICKLE_UNKNOWN = PICKLE_CLASS_COUNT /* any other class: see pickle_parse_any */
 };
 
 /* Its name within its module: "float32". */
@@ -115,6 +117,11 @@ struct pickle {
  * failure. */
 enum status pickle_parse(struct pickle *p, const unsigned char *bytes, size_t len, const char *name,
                          size_t *used);
+/* The same for pickles with any classes, which are data, too: a call of an unknown one, or of the
+ * result of a call, is an object of PICKLE_UNKNOWN.  Items appended to it are ignored, integers
+ * beyond 64 bits become None. */
+enum status pickle_parse_any(struct pickle *p, const unsigned char *bytes, size_t len,
+                             const char *name, size_t *used);
 void pickle_release(struct pickle *p);
 
 /* For NULL, or a value of another kind, the functions below return NULL, false or -1. */

@@ -64,12 +64,12 @@ static enum status find_folder(struct torch_archive *a)
     return STATUS_OK;
 }
 
-enum status torch_archive_open(struct torch_archive *a, const unsigned char *bytes, uint64_t size,
-                               const char *name)
+static enum status open_archive(struct torch_archive *a, const unsigned char *bytes, uint64_t size,
+                                bool any_class)
 {
     static const unsigned char old[] = {0x80, 2, 0x8a, 10, 0x6c, 0xfc, 0x9c, 0x46};
+    const char *name = a->name;
     size_t used;
-    *a = (struct torch_archive){.name = name};
     if (size >= sizeof old && !memcmp(bytes, old, sizeof old))
         FAIL(UNSUPPORTED,
              "%s: the legacy format of PyTorch before 1.6 is not supported: save the file again",
@@ -84,7 +84,24 @@ enum status torch_archive_open(struct torch_archive *a, const unsigned char *byt
         FAIL(DATA, "%s: pickle of %llu bytes exceeds the limit of %d", name,
              (unsigned long long)root->size, MAX_PICKLE);
     if (!zip_entry_crc_ok(root)) FAIL(DATA, "%s: data.pkl: checksum mismatch", name);
-    TRY(pickle_parse(&a->pickle, root->data, root->size, name, &used));
+    TRY(any_class ? pickle_parse_any(&a->pickle, root->data, root->size, name, &used)
+                  : pickle_parse(&a->pickle, root->data, root->size, name, &used));
+    return STATUS_OK;
+}
+
+enum status torch_archive_open(struct torch_archive *a, const unsigned char *bytes, uint64_t size,
+                               const char *name)
+{
+    *a = (struct torch_archive){.name = name};
+    TRY(open_archive(a, bytes, size, false));
+    return STATUS_OK;
+}
+
+enum status torch_archive_open_any(struct torch_archive *a, const unsigned char *bytes,
+                                   uint64_t size, const char *name)
+{
+    *a = (struct torch_archive){.name = name};
+    TRY(open_archive(a, bytes, size, true));
     return STATUS_OK;
 }
 

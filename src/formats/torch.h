@@ -32,6 +32,9 @@ struct torch_tensor {
  * Close `a` even after a failure. */
 enum status torch_archive_open(struct torch_archive *a, const unsigned char *bytes, uint64_t size,
                                const char *name);
+/* The same, with objects of any class in the pickle: see pickle_parse_any. */
+enum status torch_archive_open_any(struct torch_archive *a, const unsigned char *bytes,
+                                   uint64_t size, const char *name);
 void torch_archive_close(struct torch_archive *a);
 
 struct torch_tensors {

@@ -93,6 +93,28 @@ TEST(an_invalid_pickle_is_rejected_with_the_byte_offset)
     REJECTED("\x80\2ccollections\nOrderedDict\n]\x85R.", "OrderedDict with initial items");
 }
 
+/* An unknown class, state, appended items, and a call of a call's result. */
+TEST(a_pickle_of_any_classes_is_data)
+{
+    static const char bytes[] = "\x80\2}(X\1\0\0\0acos\nsystem\nX\2\0\0\0id\x85R}bX\1\0\0\0b"
+                                "cmy\nList\n)\x81(K\1K\2eX\1\0\0\0ccmy\nmake\n)R)R"
+                                "X\1\0\0\0d\x8a\x09"
+                                "123456789X\1\0\0\0eK\7u.";
+    struct pickle p;
+    size_t used;
+    CHECK_STATUS(OK,
+                 pickle_parse_any(&p, (const unsigned char *)bytes, sizeof bytes - 1, "p", &used));
+    const struct pickle_value *a = pickle_get(p.root, "a"), *d = pickle_get(p.root, "d");
+    CHECK(a && a->kind == PICKLE_IS_OBJECT && a->class == PICKLE_UNKNOWN && a->count == 2);
+    CHECK(pickle_get(p.root, "c")->class == PICKLE_UNKNOWN && d && d->kind == PICKLE_IS_NONE);
+    CHECK(pickle_get(p.root, "e")->integer == 7);
+    pickle_release(&p);
+    for (size_t len = 0; len < sizeof bytes - 1; len++) {
+        CHECK_STATUS(DATA, pickle_parse_any(&p, (const unsigned char *)bytes, len, "p", &used));
+        pickle_release(&p);
+    }
+}
+
 TEST(truncated_pickles_are_rejected)
 {
     static const char bytes[] = "\x80\2}q\0(X\1\0\0\0aK\7X\1\0\0\0bM\1\2ccollections\nOrderedDict\n"
