@@ -310,6 +310,7 @@ static const char usage[] =
     "    a torch.distributed.checkpoint (DCP) directory with config.json or params.json in it or\n"
     "    above it\n"
     "    NxD Training's folder of a tag (xser or not) with config.json, or checkpoint.pt\n"
+    "    a folder of Megatron-LM's iter_N (the last one), or an iter_N, in format torch_dist\n"
     "A run, or a folder of step-N of any kind, stands for its newest intact checkpoint, or for\n"
     "--step.\n"
     "hf      DST becomes a plain Hugging Face folder: weights, config.json, tokenizer, and the\n"

@@ -136,10 +136,10 @@ enum status checkpoint_find_step(const char *folder, int64_t step, const struct 
                                  char **found);
 
 /* Finds the folder of the model that `path` refers to: `path` itself if it is a model; if it is a
- * run or a folder of checkpoints, ours or DCP, the checkpoint of `step`, or the newest complete one
- * if `step` is negative.  *folder is on the heap.
+ * run or a folder of checkpoints, ours, DCP or Megatron-LM's, the checkpoint of `step`, or if it is
+ * negative the newest complete one (Megatron-LM's: the last saved).  *folder is on the heap.
  * MISSING: no model, or not that step.  CONFIG: a step was given, but `path` is a model.  DATA:
- * that step is damaged, or all are.  UNSUPPORTED: a checkpoint of Megatron-LM. */
+ * that step is damaged, or all are. */
 enum status checkpoint_locate(const char *path, int64_t step, const struct comm *world,
                               char **folder);
 

@@ -5,7 +5,6 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/interop/dcp.h"
 #include "checkpoint/interop/model_files.h"
-#include "checkpoint/interop/pytorch_bin.h"
 #include "checkpoint/interop/torch_files.h"
 #include "checkpoint/manifest.h"
 
@@ -114,14 +113,7 @@ static enum status find_common(const char *folder, int64_t step, const struct co
 }
 
 /* Where checkpoint_locate finds the model. */
-enum { AT_PATH, IN_STEPS, IN_RUN };
-
-/* A checkpoint of Megatron-LM, in whose folder nothing was exported to Hugging Face's format. */
-static bool is_only_megatron(const char *path)
-{
-    return !model_files_have_safetensors(path) && !pytorch_bin_detect(path) &&
-           torch_files_are_megatron(path);
-}
+enum { AT_PATH, IN_STEPS, IN_RUN, IN_ITERATIONS /* of Megatron-LM */ };
 
 /* `below`: the folder of a run's checkpoints.  DCP steps may have config.json in the folder above
  * them. */
@@ -133,13 +125,10 @@ static enum status find_model(const char *path, const char *below, int64_t step,
     enum status st = STATUS_OK;
     if (!is_model) TRY_OUT(file_require_folder(path));
     TRY_OUT(folder_steps_count(path, &num_steps));
-    if (!num_steps && !file_is_dir(below) && is_only_megatron(path))
-        FAIL_OUT(UNSUPPORTED,
-                 "%s: checkpoints of Megatron-LM are not supported: export this one to Hugging "
-                 "Face's format with Megatron-LM's tools or Megatron Bridge",
-                 path);
+    bool is_megatron = !is_model && !num_steps && torch_files_are_megatron(path);
     *location = is_model                            ? AT_PATH
                 : file_is_dir(below)                ? IN_RUN
+                : is_megatron                       ? IN_ITERATIONS
                 : file_exists(config) && !num_steps ? AT_PATH
                                                     : IN_STEPS;
     if (*location == AT_PATH && step >= 0)
@@ -147,6 +136,43 @@ static enum status find_model(const char *path, const char *below, int64_t step,
 out:
     free(config);
     return st;
+}
+
+static enum status check_format(const char *folder)
+{
+    if (torch_files_have_mp_ranks(folder))
+        FAIL(UNSUPPORTED,
+             "%s: Megatron-LM's --ckpt-format torch (mp_rank_*) is not supported: convert the "
+             "checkpoint with its --ckpt-convert-format torch_dist",
+             folder);
+    return STATUS_OK;
+}
+
+/* Finds iteration `step`, or the last if negative; on rank 0. */
+static enum status find_iteration(const char *path, int64_t step, int64_t *iteration)
+{
+    *iteration = step;
+    TRY(check_format(path));
+    if (step < 0) TRY(torch_files_last_iteration(path, iteration));
+    char *folder = torch_files_iteration_path(path, *iteration);
+    enum status st = STATUS_OK;
+    TRY_OUT(check_format(folder));
+    if (!model_files_detect(folder))
+        FAIL_OUT(MISSING, "%s: no checkpoint of Megatron-LM in its format torch_dist", folder);
+out:
+    free(folder);
+    return st;
+}
+
+static enum status locate_iteration(const char *path, int64_t step, const struct comm *world,
+                                    char **folder)
+{
+    int64_t iteration = -1;
+    enum status st = world->rank ? STATUS_OK : find_iteration(path, step, &iteration);
+    TRY(comm_agree(world, st));
+    TRY(comm_broadcast_bytes(world, 0, &iteration, sizeof iteration));
+    *folder = torch_files_iteration_path(path, iteration);
+    return STATUS_OK;
 }
 
 static enum status fail_not_found(const char *path, const char *checkpoints)
@@ -176,6 +202,10 @@ enum status checkpoint_locate(const char *path, int64_t step, const struct comm 
     TRY_OUT(comm_broadcast_bytes(world, 0, &location, sizeof location));
     if (location == AT_PATH) {
         *folder = heap_string(path, strlen(path));
+        goto out;
+    }
+    if (location == IN_ITERATIONS) {
+        TRY_OUT(locate_iteration(path, step, world, folder));
         goto out;
     }
     if (location == IN_RUN && !below) below = folder_of_run(path);

@@ -20,10 +20,11 @@ static enum status check_no_checkpoints(const struct config *c, const char *fold
     size_t count;
     bool has_abandoned;
     if (!c->checkpoint.initial_load_path[0] && torch_files_are_megatron(c->job.dump_folder))
-        FAIL(UNSUPPORTED,
-             "job.dump_folder = \"%s\": checkpoints of Megatron-LM are not supported; to continue "
-             "from one, export it to Hugging Face's format and set checkpoint.initial_load_path; "
-             "to start with new weights, set another folder",
+        FAIL(CONFIG,
+             "job.dump_folder = \"%s\" has checkpoints of Megatron-LM: to continue from the last, "
+             "set "
+             "checkpoint.initial_load_path to this folder; to start with new weights, set another "
+             "job.dump_folder",
              c->job.dump_folder);
     TRY(folder_steps_count(folder, &count));
     if (count)

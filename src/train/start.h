@@ -28,7 +28,7 @@ struct start_search {
 
 /* Finds the start.  Collective.  DATA: the run's folder has checkpoints, but none is intact, or
  * all were set aside (folder_abandon), so that a run never starts over silently.  MISSING: no model
- * at initial_load_path, or no step load_step.  UNSUPPORTED: the only checkpoints there are
+ * at initial_load_path, or no step load_step.  CONFIG: the only checkpoints there are
  * Megatron-LM's.  Also the errors of hub_fetch. */
 enum status start_find(struct start *s, const struct config *c, const struct start_search *search,
                        const struct comm *world);

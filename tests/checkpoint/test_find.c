@@ -60,23 +60,18 @@ static void put_file(const char *root, const char *name)
     free(parent);
 }
 
-TEST(checkpoints_of_megatron_are_named_as_not_supported)
+TEST(megatron_checkpoints_in_its_format_torch_are_named_as_not_supported)
 {
-    static const char *const files[] = {"a/latest_checkpointed_iteration.txt",
-                                        "a/iter_0000009/mp_rank_00/model_optim_rng.pt",
-                                        "b/latest_checkpointed_iteration.txt",
-                                        "b/release/mp_rank_00_000/model_optim_rng.pt",
-                                        "c/.metadata",
-                                        "c/metadata.json"};
-    static const char *const paths[] = {
-        "a", "a/iter_0000009", "a/iter_0000009/mp_rank_00", "b/release", "b", "c"};
     const char *root = test_folder();
     char *path;
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) put_file(root, files[i]);
+    put_file(root, "a/iter_0000009/mp_rank_00/model_optim_rng.pt");
+    const char *a = test_path(root, "a");
+    CHECK_STATUS(OK, file_write(test_path(a, "latest_checkpointed_iteration.txt"), "9", 1));
+    static const char *const paths[] = {"", "iter_0000009", "iter_0000009/mp_rank_00"};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
-        const char *folder = test_path(root, paths[i]);
-        CHECK_STATUS(UNSUPPORTED, checkpoint_locate(folder, -1, comm_self(), &path));
-        CHECK_MESSAGE("checkpoints of Megatron-LM are not supported");
+        const char *at = paths[i][0] ? test_path(a, paths[i]) : a;
+        CHECK_STATUS(UNSUPPORTED, checkpoint_locate(at, -1, comm_self(), &path));
+        CHECK_MESSAGE("--ckpt-format torch (mp_rank_*) is not supported");
     }
 }
 
@@ -218,6 +213,31 @@ TEST(path_locates_a_model_or_the_newest_native_or_dcp_checkpoint)
     CHECK_STATUS(DATA, checkpoint_locate(folder, 20, comm_self(), &none));
     CHECK_MESSAGE("incomplete checkpoint");
     saved_close(&s);
+}
+
+TEST(the_last_iteration_of_megatron_is_located)
+{
+    static const char *const bad[] = {"", "last\n", "12345678901", "-3"};
+    const char *root = test_folder(), *tracker;
+    char *path;
+    put_file(root, "a/iter_0000009/.metadata"), put_file(root, "a/iter_0000009/metadata.json");
+    put_file(root, "a/iter_0000007/.metadata"), put_file(root, "a/iter_0000007/metadata.json");
+    put_file(root, "a/release/.metadata"), put_file(root, "a/release/metadata.json");
+    const char *a = test_path(root, "a");
+    tracker = test_path(a, "latest_checkpointed_iteration.txt");
+    CHECK_STATUS(OK, file_write(tracker, "7\n", 2));
+    CHECK(is_at(a, -1, test_path(a, "iter_0000007")));
+    CHECK(is_at(a, 9, test_path(a, "iter_0000009")));
+    CHECK(is_at(test_path(a, "iter_0000009"), -1, test_path(a, "iter_0000009")));
+    CHECK_STATUS(OK, file_write(tracker, "release", 7));
+    CHECK(is_at(a, -1, test_path(a, "release")));
+    CHECK_STATUS(MISSING, checkpoint_locate(a, 8, comm_self(), &path));
+    CHECK_MESSAGE("iter_0000008");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        CHECK_STATUS(OK, file_write(tracker, bad[i], strlen(bad[i])));
+        CHECK_STATUS(DATA, checkpoint_locate(a, -1, comm_self(), &path));
+        CHECK_MESSAGE("expected an iteration or \"release\"");
+    }
 }
 
 TEST(a_model_beside_checkpoints_of_megatron_is_located)

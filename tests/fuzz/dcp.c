@@ -1,10 +1,12 @@
-/* dcp.c -- fuzzes the reader of torch.distributed.checkpoint directories: any .metadata and data
- * file must yield weights, moments and steps within them, or a clean error.
+/* dcp.c -- fuzzes the readers of torch.distributed.checkpoint directories, torchtitan's and
+ * Megatron-LM's: any .metadata and data file must yield weights, moments and steps within them, or
+ * a clean error.
  *
  * The first two bytes give the length of .metadata, which follows.  The rest is the file "f" if it
  * begins like a ZIP archive, else the pickle of an archive that becomes "f": see archive.h. */
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/interop/dcp.h"
+#include "checkpoint/interop/megatron_dist.h"
 
 #include "fuzz/archive.h"
 #include "fuzz/folder.h"
@@ -24,7 +26,7 @@ static void use_moments(const struct tensor_slices *p, const struct torch_state 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     static int metadata, numbers;
-    static const struct model_shape known = {.D = 4, .H = 1, .G = 1, .K = 4};
+    static const struct model_shape known = {.D = 4, .H = 1, .G = 1, .K = 4, .F = 4, .V = 4};
     const struct model_shape *shape = len & 1 ? &known : NULL;
     unsigned char archive[ARCHIVE_BYTES];
     struct tensor_slices p;
@@ -43,6 +45,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         tensor_slices_release(&p);
     }
     if (!dcp_open_moments(&p, folder(), shape, &state)) {
+        use_moments(&p, &state);
+        tensor_slices_release(&p);
+    }
+    torch_state_release(&state);
+    if (!megatron_dist_open(&p, folder(), &known)) {
+        tensor_slices_use(&p);
+        tensor_slices_release(&p);
+    }
+    if (!megatron_dist_open_moments(&p, folder(), &known, &state)) {
         use_moments(&p, &state);
         tensor_slices_release(&p);
     }

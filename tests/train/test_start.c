@@ -106,8 +106,8 @@ TEST(a_run_does_not_start_over_beside_checkpoints_of_megatron)
     start_release(&s);
     CHECK_STATUS(OK, file_remove_tree(test_path(p.folder, "checkpoint/step-1")));
     const struct start_search search = {.limit = INT64_MAX};
-    CHECK_STATUS(UNSUPPORTED, start_find(&s, &p.config, &search, comm_self()));
-    CHECK_MESSAGE("checkpoints of Megatron-LM are not supported");
+    CHECK_STATUS(CONFIG, start_find(&s, &p.config, &search, comm_self()));
+    CHECK_MESSAGE("has checkpoints of Megatron-LM");
     CHECK_MESSAGE("set checkpoint.initial_load_path");
     leave(&p);
 }

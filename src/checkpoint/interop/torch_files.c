@@ -4,16 +4,22 @@
 #include "base/file.h"
 #include "checkpoint/interop/dcp.h"
 #include "checkpoint/interop/hf_config.h"
+#include "checkpoint/interop/megatron_dist.h"
 #include "checkpoint/interop/meta.h"
 #include "checkpoint/interop/nxdt.h"
 #include "checkpoint/interop/params_json.h"
 
+#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define TRACKER "latest_checkpointed_iteration.txt"
 
 /* A folder of .pth files may contain anything else. */
 enum torch_kind torch_files_kind(const char *path)
 {
+    if (megatron_dist_detect(path)) return TORCH_MEGATRON;
     if (dcp_detect(path)) return TORCH_DCP;
     bool meta = meta_detect(path);
     if (!(meta && file_is_dir(path)) && nxdt_files_detect(path)) return TORCH_NXDT;
@@ -31,24 +37,56 @@ static bool has_iterations(const char *path)
     return found;
 }
 
-/* verl writes latest_checkpointed_iteration.txt, too, but next to its folders global_step_N. */
-bool torch_files_are_megatron(const char *path)
+bool torch_files_have_mp_ranks(const char *path)
 {
     static const char *const names[] = {"mp_rank_00", "mp_rank_00_000", "model_optim_rng.pt"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (file_exists_in(path, names[i])) return true;
-    if (file_exists_in(path, "latest_checkpointed_iteration.txt") && has_iterations(path))
-        return true;
-    return dcp_detect(path) && file_exists_in(path, "metadata.json");
+    return false;
+}
+
+/* verl writes latest_checkpointed_iteration.txt, too, but next to its folders global_step_N. */
+bool torch_files_are_megatron(const char *path)
+{
+    if (torch_files_have_mp_ranks(path)) return true;
+    if (file_exists_in(path, TRACKER) && has_iterations(path)) return true;
+    return megatron_dist_detect(path);
+}
+
+enum status torch_files_last_iteration(const char *path, int64_t *iteration)
+{
+    enum { DIGITS = 9 };
+    char *file = file_join(path, TRACKER);
+    struct text t = {0};
+    enum status st = STATUS_OK;
+    *iteration = -1;
+    TRY_OUT(file_read(file, 64, &t));
+    while (t.len && isspace((unsigned char)t.data[t.len - 1])) t.data[--t.len] = '\0';
+    if (t.len && !strcmp(t.data, "release")) goto out;
+    if (!t.len || t.len > DIGITS || strspn(t.data, "0123456789") != t.len)
+        FAIL_OUT(DATA, "%s: expected an iteration or \"release\"", file);
+    *iteration = strtol(t.data, NULL, 10);
+out:
+    text_release(&t);
+    free(file);
+    return st;
+}
+
+char *torch_files_iteration_path(const char *path, int64_t iteration)
+{
+    char name[32];
+    snprintf(name, sizeof name, "iter_%07lld", (long long)iteration);
+    return file_join(path, iteration < 0 ? "release" : name);
 }
 
 enum status torch_files_open(struct tensor_slices *slices, const char *path,
                              const struct model_shape *shape)
 {
     enum torch_kind kind = torch_files_kind(path);
-    TRY(kind == TORCH_DCP    ? dcp_open(slices, path, shape)
-        : kind == TORCH_NXDT ? nxdt_open(slices, path, shape)
-                             : meta_open(slices, path, shape));
+    TRY(kind == TORCH_DCP        ? dcp_open(slices, path, shape)
+        : kind == TORCH_NXDT     ? nxdt_open(slices, path, shape)
+        : kind == TORCH_MEGATRON ? megatron_dist_open(slices, path, shape)
+                                 : meta_open(slices, path, shape));
     return STATUS_OK;
 }
 
@@ -57,7 +95,9 @@ enum status torch_files_open_moments(struct tensor_slices *slices, const char *p
 {
     torch_state_init(state);
     *slices = (struct tensor_slices){0};
-    if (torch_files_kind(path) == TORCH_DCP) TRY(dcp_open_moments(slices, path, shape, state));
+    enum torch_kind kind = torch_files_kind(path);
+    if (kind == TORCH_DCP) TRY(dcp_open_moments(slices, path, shape, state));
+    if (kind == TORCH_MEGATRON) TRY(megatron_dist_open_moments(slices, path, shape, state));
     return STATUS_OK;
 }
 
@@ -71,7 +111,7 @@ char *torch_files_folder(const char *path)
     static const char *const above[] = {"..", "../.."};
     char *own = meta_folder(path);
     enum torch_kind kind = torch_files_kind(path);
-    bool below = kind == TORCH_DCP || kind == TORCH_NXDT;
+    bool below = kind == TORCH_DCP || kind == TORCH_NXDT || kind == TORCH_MEGATRON;
     for (int i = 0; i < 2 && below && !has_config(own); i++) {
         char *folder = file_join(own, above[i]);
         if (has_config(folder)) {
@@ -88,7 +128,18 @@ bool torch_files_have_shape(const char *path)
     char *folder = torch_files_folder(path);
     bool has = has_config(folder);
     free(folder);
-    return has;
+    struct megatron_state m;
+    return has || (torch_files_kind(path) == TORCH_MEGATRON &&
+                   (megatron_dist_read_state(path, &m) || m.has_args));
+}
+
+static enum status read_arguments(const char *path, struct model_shape *shape)
+{
+    struct megatron_state m;
+    TRY(megatron_dist_read_state(path, &m));
+    if (!m.has_args) FAIL(MISSING, "%s: neither args in common.pt nor config.json found", path);
+    *shape = m.shape;
+    return STATUS_OK;
 }
 
 static enum status read_params(const char *path, const char *json, const struct model_shape *model,
@@ -107,6 +158,10 @@ enum status torch_files_shape(const char *path, const struct model_shape *model,
     char *folder = torch_files_folder(path), *config = file_join(folder, "config.json");
     char *other = file_join(folder, "params.json");
     enum status st = STATUS_OK;
+    if (!has_config(folder) && torch_files_kind(path) == TORCH_MEGATRON) {
+        TRY_OUT(read_arguments(path, shape));
+        goto out;
+    }
     if (!has_config(folder))
         FAIL_OUT(MISSING,
                  "%s: neither config.json nor params.json found: the weights alone do not "

@@ -202,14 +202,12 @@ static enum status checkpoints(struct import *im)
     TRY(import_parse_string(im, load, NULL));
     if (save && !strcmp(save->values[0], load->values[0])) {
         import_add_note(im, IMPORT_IDLE, load,
-                        "a run always resumes from its own checkpoints; Megatron-LM's cannot be "
-                        "read: export them to Hugging Face's format");
+                        "a run always resumes from its own checkpoints; to continue from "
+                        "Megatron-LM's, set checkpoint.initial_load_path to this folder");
         return STATUS_OK;
     }
-    TRY(import_copy(
-        im, load, "checkpoint.initial_load_path",
-        "Megatron-LM's own checkpoint directories are not supported: use a Hugging Face "
-        "folder or another format that `llamero convert` reads."));
+    TRY(import_copy(im, load, "checkpoint.initial_load_path",
+                    "Megatron-LM's torch_dist, or another format that `llamero convert` reads."));
     return import_set(im, weights, "checkpoint.initial_load_model_only", weights ? "true" : "false",
                       "");
 }

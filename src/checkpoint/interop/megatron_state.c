@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/interop/megatron_state.h"
+
+#include <math.h>
+
+static bool is_none(const struct pickle_value *v) { return !v || v->kind == PICKLE_IS_NONE; }
+
+static bool as_real(const struct pickle_value *v, double *out)
+{
+    if (!v || (v->kind != PICKLE_IS_INT && v->kind != PICKLE_IS_FLOAT)) return false;
+    *out = v->kind == PICKLE_IS_INT ? (double)v->integer : v->real;
+    return isfinite(*out);
+}
+
+static bool as_count(const struct pickle_value *v, int64_t *out)
+{
+    double real;
+    if (!as_real(v, &real) || real < 0 || real > 0x1p53 || real > floor(real)) return false;
+    *out = (int64_t)real;
+    return true;
+}
+
+static bool is_true(const struct pickle_value *args, const char *key)
+{
+    const struct pickle_value *v = pickle_get(args, key);
+    return v && (v->kind == PICKLE_IS_BOOL || v->kind == PICKLE_IS_INT) && v->integer;
+}
+
+/* `fallback` replaces None or a missing argument; 0: the argument is required. */
+static enum status read_count(const struct pickle_value *args, const char *key, int64_t fallback,
+                              int *out)
+{
+    const struct pickle_value *v = pickle_get(args, key);
+    int64_t value = fallback;
+    if ((!is_none(v) || !fallback) && (!as_count(v, &value) || value < 1 || value > INT32_MAX))
+        FAIL(DATA, "args.%s: expected a positive integer", key);
+    *out = (int)value;
+    return STATUS_OK;
+}
+
+static enum status read_real(const struct pickle_value *args, const char *key, double fallback,
+                             double *out)
+{
+    const struct pickle_value *v = pickle_get(args, key);
+    *out = fallback;
+    if (!is_none(v) && (!as_real(v, out) || *out <= 0))
+        FAIL(DATA, "args.%s: expected a number above 0", key);
+    return STATUS_OK;
+}
+
+/* Arguments that make another model, or another layout of the same. */
+static enum status check_llama(const struct pickle_value *args)
+{
+    static const char *const must_be_off[] = {
+        "num_experts",           "multi_latent_attention", "apply_layernorm_1p",
+        "attention_output_gate", "no_rope_freq",           "mtp_num_layers",
+        "softmax_scale",         "squared_relu",           "heterogeneous_layers_config_path"};
+    static const char *const must_be[][2] = {{"normalization", "RMSNorm"},
+                                             {"position_embedding_type", "rope"}};
+    if (!is_true(args, "swiglu"))
+        FAIL(UNSUPPORTED, "args.swiglu is not True: only models with SwiGLU are supported");
+    for (size_t i = 0; i < sizeof must_be / sizeof *must_be; i++)
+        if (!pickle_is_string(pickle_get(args, must_be[i][0]), must_be[i][1]))
+            FAIL(UNSUPPORTED, "args.%s is not \"%s\", the only supported one", must_be[i][0],
+                 must_be[i][1]);
+    for (size_t i = 0; i < sizeof must_be_off / sizeof *must_be_off; i++) {
+        const struct pickle_value *v = pickle_get(args, must_be_off[i]);
+        bool off =
+            is_none(v) || ((v->kind == PICKLE_IS_BOOL || v->kind == PICKLE_IS_INT) && !v->integer);
+        if (!off) FAIL(UNSUPPORTED, "args.%s is set, which is not supported", must_be_off[i]);
+    }
+    return STATUS_OK;
+}
+
+static enum status read_rope(const struct pickle_value *args, struct model_shape *s)
+{
+    double percent, linear, factor;
+    TRY(read_real(args, "rotary_base", 10000, &s->rope_theta));
+    TRY(read_real(args, "rotary_percent", 1, &percent));
+    TRY(read_real(args, "rotary_seq_len_interpolation_factor", 1, &linear));
+    TRY(read_real(args, "rope_scaling_factor", 8, &factor));
+    if (percent < 1) s->partial_rotary_factor = percent;
+    bool scaled = is_true(args, "use_rope_scaling");
+    if (scaled && linear > 1)
+        FAIL(UNSUPPORTED, "args.use_rope_scaling together with "
+                          "args.rotary_seq_len_interpolation_factor is not supported");
+    if (scaled)
+        s->scaling = (struct rope_scaling){.factor = factor,
+                                           .low_frequency_factor = 1,
+                                           .high_frequency_factor = 4,
+                                           .original_context = 8192};
+    else if (linear > 1)
+        s->scaling = (struct rope_scaling){.factor = linear, .method = ROPE_linear};
+    return STATUS_OK;
+}
+
+/* args.window_size: (tokens before, tokens after), -1: all. */
+static enum status read_window(const struct pickle_value *args, struct model_shape *s)
+{
+    const struct pickle_value *v = pickle_get(args, "window_size"), *left = pickle_item(v, 0);
+    const struct pickle_value *skip = pickle_get(args, "window_attn_skip_freq");
+    int64_t tokens;
+    if (is_none(v) || (left && left->kind == PICKLE_IS_INT && left->integer == -1))
+        return STATUS_OK;
+    if (!as_count(left, &tokens) || tokens >= INT32_MAX)
+        FAIL(DATA, "args.window_size: expected two integers");
+    if (!is_none(skip))
+        FAIL(UNSUPPORTED, "args.window_attn_skip_freq is set, which is not supported");
+    s->window = (int)tokens + 1;
+    return STATUS_OK;
+}
+
+static enum status read_vocabulary(struct megatron_state *m, const struct pickle_value *args)
+{
+    int padded, multiple, tp;
+    int64_t V;
+    TRY(read_count(args, "padded_vocab_size", 0, &padded));
+    TRY(read_count(args, "make_vocab_size_divisible_by", 128, &multiple));
+    TRY(read_count(args, "tensor_model_parallel_size", 1, &tp));
+    m->padded_vocab = m->shape.V = padded;
+    m->vocab_multiple = (int64_t)multiple * tp;
+    bool known = as_count(pickle_get(args, "vocab_size"), &V) && V > 0 && V <= padded;
+    if (known && megatron_state_pads(m, V, padded)) m->shape.V = (int)V;
+    return STATUS_OK;
+}
+
+static enum status read_args(struct megatron_state *m, const struct pickle_value *args)
+{
+    struct model_shape *s = &m->shape;
+    TRY(check_llama(args));
+    TRY(read_vocabulary(m, args));
+    TRY(read_count(args, "hidden_size", 0, &s->D));
+    TRY(read_count(args, "num_layers", 0, &s->L));
+    TRY(read_count(args, "num_attention_heads", 0, &s->H));
+    s->G = s->H;
+    if (is_true(args, "group_query_attention"))
+        TRY(read_count(args, "num_query_groups", s->H, &s->G));
+    TRY(read_count(args, "kv_channels", s->D / s->H ? s->D / s->H : 1, &s->K));
+    TRY(read_count(args, "ffn_hidden_size", 0, &s->F));
+    TRY(read_count(args, "seq_length", 4096, &s->max_context));
+    TRY(read_count(args, "max_position_embeddings", s->max_context, &s->max_context));
+    TRY(read_real(args, "norm_epsilon", 1e-5, &s->norm_eps));
+    TRY(read_rope(args, s));
+    TRY(read_window(args, s));
+    s->qk_norm = is_true(args, "qk_layernorm");
+    s->out_bias = s->mlp_bias = is_true(args, "add_bias_linear");
+    s->qkv_bias = s->out_bias || is_true(args, "add_qkv_bias");
+    s->tied = !is_true(args, "untie_embeddings_and_output_weights");
+    m->rotary_interleaved = is_true(args, "rotary_interleaved");
+    if (m->rotary_interleaved && (s->qk_norm || s->partial_rotary_factor > 0))
+        FAIL(UNSUPPORTED,
+             "args.rotary_interleaved with qk_layernorm or rotary_percent is not supported");
+    TRY(model_shape_check(s));
+    return STATUS_OK;
+}
+
+/* The step of the first param_group; optimizers are nested in a dict, too. */
+static void read_optimizer_step(struct megatron_state *m, const struct pickle_value *optimizer)
+{
+    const struct pickle_value *inner = pickle_get(optimizer, "optimizer");
+    const struct pickle_value *groups = pickle_get(inner ? inner : optimizer, "param_groups");
+    as_count(pickle_get(pickle_item(groups, 0), "step"), &m->optimizer_step);
+}
+
+static void read_counters(struct megatron_state *m, const struct pickle_value *common,
+                          const struct pickle_value *args)
+{
+    int64_t samples, tokens, seen;
+    as_count(pickle_get(common, "iteration"), &m->iteration);
+    read_optimizer_step(m, pickle_get(common, "optimizer"));
+    if (as_count(pickle_get(args, "consumed_train_samples"), &samples) &&
+        as_count(pickle_get(args, "seq_length"), &tokens) &&
+        !__builtin_mul_overflow(samples, tokens, &seen) && seen <= INT64_C(1) << 53)
+        m->tokens_seen = seen;
+}
+
+enum status megatron_state_read(struct megatron_state *m, const struct pickle_value *common,
+                                const char *path)
+{
+    const struct pickle_value *args = pickle_get(common, "args");
+    *m = (struct megatron_state){.iteration = -1, .optimizer_step = -1, .tokens_seen = -1};
+    if (!common || common->kind != PICKLE_IS_DICT)
+        FAIL(DATA, "%s: expected a dict with args and iteration", path);
+    if (args && args->kind == PICKLE_IS_OBJECT && args->count > 1) args = args->items[1];
+    m->has_args = args && args->kind == PICKLE_IS_DICT;
+    if (m->has_args) TRY_PREFIX(read_args(m, args), "%s", path);
+    read_counters(m, common, args);
+    return STATUS_OK;
+}
+
+bool megatron_state_pads(const struct megatron_state *m, int64_t V, int64_t rows)
+{
+    int64_t n = m->vocab_multiple;
+    return n > 0 && V > 0 && V <= rows && (V + n - 1) / n * n == rows;
+}
+
+void megatron_state_count(const struct megatron_state *m, struct torch_state *state)
+{
+    state->step = m->iteration;
+    state->optimizer_step = m->optimizer_step;
+    state->tokens_seen = m->tokens_seen;
+}

@@ -1,0 +1,29 @@
+/* megatron_state.h -- what a checkpoint of Megatron-LM says about its run: the arguments, which
+ * give the model's shape, and the counters.
+ *
+ * They are in the dict `common`: common.pt, an entry of .metadata, or mp_rank_*'s own dict. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "checkpoint/interop/torch_state.h"
+#include "formats/pickle.h"
+#include "model/model_shape.h"
+
+struct megatron_state {
+    bool has_args;            /* Megatron Bridge and NeMo save none: the shape is then unset */
+    struct model_shape shape; /* V: the tokenizer's if known, else padded */
+    int64_t padded_vocab;     /* rows of the embedding; 0: unknown */
+    int64_t vocab_multiple;   /* what Megatron-LM rounds V up to; 0: unknown */
+    bool rotary_interleaved;  /* rotary pairs are adjacent rows of q and k, as Meta's */
+    int64_t iteration, optimizer_step, tokens_seen; /* -1: unknown */
+};
+
+/* Reads the dict.  DATA: an argument is missing or malformed.  UNSUPPORTED: the model is no Llama;
+ * the message names the argument. */
+enum status megatron_state_read(struct megatron_state *m, const struct pickle_value *common,
+                                const char *path);
+/* Whether the first V rows of an embedding with that many are the whole vocabulary, and Megatron-LM
+ * added the others as padding. */
+bool megatron_state_pads(const struct megatron_state *m, int64_t V, int64_t rows);
+/* Sets the counters that are known. */
+void megatron_state_count(const struct megatron_state *m, struct torch_state *state);

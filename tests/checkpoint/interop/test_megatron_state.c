@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/interop/megatron_state.h"
+
+#include "formats/pickle_write.h"
+#include "test.h"
+
+#include <math.h>
+
+/* An argument of training: an integer, or text. */
+struct argument {
+    const char *name;
+    int64_t value;
+    const char *text;
+};
+
+static const struct argument small[] = {
+    {"swiglu", 1, NULL},
+    {"normalization", 0, "RMSNorm"},
+    {"position_embedding_type", 0, "rope"},
+    {"hidden_size", 32, NULL},
+    {"num_layers", 2, NULL},
+    {"num_attention_heads", 4, NULL},
+    {"group_query_attention", 1, NULL},
+    {"num_query_groups", 2, NULL},
+    {"ffn_hidden_size", 48, NULL},
+    {"seq_length", 16, NULL},
+    {"padded_vocab_size", 128, NULL},
+    {"make_vocab_size_divisible_by", 32, NULL},
+    {"tensor_model_parallel_size", 2, NULL},
+    {"untie_embeddings_and_output_weights", 1, NULL},
+    {"consumed_train_samples", 10, NULL},
+};
+enum { SMALL = sizeof small / sizeof *small };
+
+static void write_argument(struct text *t, const struct argument *a)
+{
+    pickle_write_string(t, a->name);
+    if (a->text)
+        pickle_write_string(t, a->text);
+    else
+        pickle_write_int(t, a->value);
+}
+
+/* Reads {"args": Namespace(small, without `without`, with `extra`), "iteration": 9}. */
+static enum status read_args(struct megatron_state *m, const char *without,
+                             const struct argument *extra)
+{
+    struct text t = {0};
+    struct pickle p;
+    size_t used;
+    pickle_write_proto(&t), pickle_write_empty_dict(&t), pickle_write_mark(&t);
+    pickle_write_string(&t, "args"), pickle_write_global(&t, "argparse", "Namespace");
+    pickle_write_empty_tuple(&t), pickle_write_newobj(&t);
+    pickle_write_empty_dict(&t), pickle_write_mark(&t);
+    if (extra) write_argument(&t, extra); /* the first of two equal keys counts */
+    for (int i = 0; i < SMALL; i++)
+        if (!without || strcmp(small[i].name, without)) write_argument(&t, &small[i]);
+    pickle_write_setitems(&t), pickle_write_build(&t);
+    pickle_write_string(&t, "iteration"), pickle_write_int(&t, 9);
+    pickle_write_setitems(&t), pickle_write_stop(&t);
+    CHECK_STATUS(OK, pickle_parse_any(&p, (unsigned char *)t.data, t.len, "common", &used));
+    enum status st = megatron_state_read(m, p.root, "common.pt");
+    pickle_release(&p);
+    text_release(&t);
+    return st;
+}
+
+TEST(arguments_of_megatron_give_the_shape_and_the_counters)
+{
+    struct megatron_state m;
+    CHECK_STATUS(OK, read_args(&m, NULL, NULL));
+    const struct model_shape *s = &m.shape;
+    CHECK(m.has_args && s->D == 32 && s->L == 2 && s->H == 4 && s->G == 2 && s->K == 8);
+    CHECK(s->F == 48 && s->V == 128 && !s->tied && !s->qk_norm && s->max_context == 16);
+    CHECK(fabs(s->rope_theta - 10000) < 1 && m.padded_vocab == 128 && m.vocab_multiple == 64);
+    CHECK(m.iteration == 9 && m.tokens_seen == 160 && m.optimizer_step == -1);
+    CHECK_STATUS(OK, read_args(&m, NULL, &(struct argument){"vocab_size", 100, NULL}));
+    CHECK(m.shape.V == 100);
+    CHECK_STATUS(OK, read_args(&m, NULL, &(struct argument){"use_rope_scaling", 1, NULL}));
+    CHECK(fabs(m.shape.scaling.factor - 8) < 1e-9 && m.shape.scaling.original_context == 8192);
+}
+
+TEST(arguments_of_other_models_are_unsupported)
+{
+    static const struct argument other[] = {{"swiglu", 0, NULL},
+                                            {"normalization", 0, "LayerNorm"},
+                                            {"position_embedding_type", 0, "learned_absolute"},
+                                            {"num_experts", 8, NULL},
+                                            {"apply_layernorm_1p", 1, NULL}};
+    struct megatron_state m;
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+        CHECK_STATUS(UNSUPPORTED, read_args(&m, NULL, &other[i]));
+        CHECK_MESSAGE(other[i].name);
+    }
+}
+
+TEST(missing_and_malformed_arguments_of_megatron_are_named)
+{
+    static const char *const required[] = {"hidden_size", "num_layers", "num_attention_heads",
+                                           "ffn_hidden_size", "padded_vocab_size"};
+    struct megatron_state m;
+    for (size_t i = 0; i < sizeof required / sizeof *required; i++) {
+        CHECK_STATUS(DATA, read_args(&m, required[i], NULL));
+        CHECK_MESSAGE(required[i]);
+        CHECK_STATUS(DATA, read_args(&m, NULL, &(struct argument){required[i], -1, NULL}));
+        CHECK_STATUS(DATA, read_args(&m, NULL, &(struct argument){required[i], 0, "many"}));
+        CHECK_STATUS(DATA, read_args(&m, NULL, &(struct argument){required[i], 1LL << 40, NULL}));
+    }
+}
+
+TEST(only_what_megatron_would_pad_is_padding)
+{
+    const struct megatron_state m = {.vocab_multiple = 64}, unknown = {0};
+    CHECK(megatron_state_pads(&m, 100, 128) && megatron_state_pads(&m, 128, 128));
+    CHECK(!megatron_state_pads(&m, 64, 128) && !megatron_state_pads(&m, 129, 128));
+    CHECK(!megatron_state_pads(&unknown, 100, 128));
+}

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares what llamero reads from checkpoints of Megatron-LM with what megatron-core reads.
+
+    python tests/oracle/megatron_checkpoint.py build/llamero [CASE ...] [fixture=FOLDER]
+
+needs megatron-core (0.16), torch and transformers, no GPU. Megatron's own code builds GPTModels on the
+CPU (gloo; 1 rank, or 2 x 2 tensor- and pipeline-parallel ones), steps its optimizer on random gradients
+and saves by dist_checkpointing; it then loads each checkpoint into one rank. Weights and moments of
+`llamero convert` must be the same bits, and logits of the converted folder close to Megatron's. Not
+Megatron's: torch.cuda's functions that the optimizer calls are replaced by the CPU's, and the args
+that training saves are an argparse.Namespace written here. fixture: write the folder that the tests read,
+of the case tied, whose folder is small.
+"""
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+
+CASES = {
+    "weights": [],
+    "plain": ["--optim", "plain"],
+    "plain_2x2": ["--optim", "plain", "--bf16", "--qk", "--tp", "2", "--pp", "2"],
+    "tied": ["--optim", "plain", "--bf16", "--tied"],
+    "tied_2x1": ["--optim", "plain", "--bf16", "--tied", "--tp", "2"],
+    "per_layer": ["--optim", "plain", "--tp", "2", "--per-layer"],
+    "fully_reshardable": ["--optim", "fully_reshardable", "--bf16", "--pp", "2"],
+    "dp_reshardable": ["--optim", "dp_reshardable", "--bf16"],
+}
+V, D, L, H, G, K, F, T, STEPS = 64, 16, 2, 4, 2, 4, 24, 16, 3
+
+
+def patch_cuda(torch):
+    """Lets the optimizer run on tensors of the CPU."""
+    def on_cpu(f):
+        def call(*a, **k):
+            if str(k.get("device")).startswith("cuda"):
+                k["device"] = "cpu"
+            return f(*a, **k)
+        return call
+    for name in ("tensor", "zeros", "empty", "ones", "full"):
+        setattr(torch, name, on_cpu(getattr(torch, name)))
+    torch.cuda.current_device = lambda: torch.device("cpu")
+    torch.cuda.synchronize = lambda *a, **k: None
+    to_type = torch.Tensor.type
+    torch.Tensor.type = lambda t, *a, **k: (
+        to_type(t, *a, **k) if a or k else to_type(t).replace("torch.", "torch.cuda."))
+
+
+def build(a):
+    import torch
+    import torch.distributed as dist
+    patch_cuda(torch)
+    from megatron.core import parallel_state
+    from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
+    from megatron.core.models.gpt import GPTModel
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+    from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+    from megatron.core.transformer.transformer_config import TransformerConfig
+    dist.init_process_group("gloo")
+    parallel_state.initialize_model_parallel(a.tp, a.pp, create_gloo_process_groups=True)
+    torch.manual_seed(1234 + dist.get_rank())
+    dtype = torch.bfloat16 if a.bf16 else torch.float32
+    config = TransformerConfig(
+        num_layers=L, hidden_size=D, num_attention_heads=H, num_query_groups=G, kv_channels=K,
+        ffn_hidden_size=F, add_bias_linear=False, gated_linear_unit=True,
+        activation_func=torch.nn.functional.silu, normalization="RMSNorm", layernorm_epsilon=1e-5,
+        hidden_dropout=0.0, attention_dropout=0.0, use_cpu_initialization=True,
+        tensor_model_parallel_size=a.tp, pipeline_model_parallel_size=a.pp, pipeline_dtype=dtype,
+        params_dtype=dtype, bf16=a.bf16, qk_layernorm=a.qk, gradient_accumulation_fusion=False,
+        masked_softmax_fusion=False, bias_activation_fusion=False, bias_dropout_fusion=False,
+        apply_rope_fusion=False)
+    model = GPTModel(
+        config, get_gpt_layer_local_spec(qk_layernorm=a.qk, normalization="RMSNorm"), vocab_size=V,
+        max_sequence_length=T, position_embedding_type="rope", rotary_base=10000,
+        share_embeddings_and_output_weights=a.tied,
+        pre_process=parallel_state.is_pipeline_first_stage(),
+        post_process=parallel_state.is_pipeline_last_stage()).to(dtype)
+    is_distributed = a.optim not in ("none", "plain")
+    ddp = DistributedDataParallel(config, DistributedDataParallelConfig(
+        grad_reduce_in_fp32=True, use_distributed_optimizer=is_distributed), model)
+    optimizer = None
+    if a.optim != "none":
+        optimizer = get_megatron_optimizer(OptimizerConfig(
+            optimizer="adam", lr=1e-2, weight_decay=0.1, bf16=a.bf16, params_dtype=dtype,
+            use_distributed_optimizer=is_distributed, clip_grad=0.0, adam_beta2=0.95), [ddp])
+    metadata = {"distrib_optim_sharding_type": a.optim, "singleton_local_shards": a.per_layer,
+                "distrib_optim_fully_reshardable_mem_efficient": False,
+                "dp_cp_group": parallel_state.get_data_parallel_group(with_context_parallel=True)}
+    return torch, dist, model, ddp, optimizer, metadata
+
+
+def run_args(torch, a):
+    return argparse.Namespace(
+        num_layers=L, hidden_size=D, num_attention_heads=H, group_query_attention=True,
+        num_query_groups=G, kv_channels=K, ffn_hidden_size=F, swiglu=True, normalization="RMSNorm",
+        norm_epsilon=1e-5, position_embedding_type="rope", rotary_base=10000, rotary_percent=1.0,
+        untie_embeddings_and_output_weights=not a.tied, add_bias_linear=False, add_qkv_bias=False,
+        qk_layernorm=a.qk, max_position_embeddings=T, seq_length=T, padded_vocab_size=V,
+        vocab_size=None, make_vocab_size_divisible_by=16, tensor_model_parallel_size=a.tp,
+        pipeline_model_parallel_size=a.pp, num_experts=None, consumed_train_samples=4 * STEPS,
+        rotary_interleaved=False, apply_layernorm_1p=False, use_rope_scaling=False,
+        params_dtype=torch.bfloat16 if a.bf16 else torch.float32, window_size=None,
+        activation_func=torch.nn.functional.silu, data_path=[pathlib.Path("corpus")])
+
+
+def save(a):
+    torch, dist, model, ddp, optimizer, metadata = build(a)
+    from megatron.core import dist_checkpointing
+    gradients = torch.Generator().manual_seed(5 + dist.get_rank())
+    for _ in range(STEPS if optimizer else 0):
+        for p in ddp.parameters():
+            p.main_grad.copy_(torch.randn(p.shape, generator=gradients))
+        optimizer.step()
+    state = {"args": run_args(torch, a), "checkpoint_version": 3.0, "iteration": STEPS,
+             "model": model.sharded_state_dict(metadata=metadata)}
+    if optimizer:
+        state["optimizer"] = optimizer.sharded_state_dict(state["model"], metadata=metadata)
+    folder = f"{a.folder}/iter_{STEPS:07d}"
+    if dist.get_rank() == 0:
+        os.makedirs(folder)
+    dist.barrier()
+    metadata.pop("dp_cp_group")
+    dist_checkpointing.save(state, folder, content_metadata=metadata)
+    if dist.get_rank() == 0:
+        pathlib.Path(a.folder, "latest_checkpointed_iteration.txt").write_text(str(STEPS))
+    dist.barrier()
+
+
+def parts(name, t, is_tied):
+    """Megatron's tensor of one rank as Hugging Face's."""
+    at = name.split(".")
+    layer = f"model.layers.{at[2]}." if at[1] == "layers" else ""
+    plain = {"embedding.word_embeddings.weight": "model.embed_tokens.weight",
+             "output_layer.weight": "lm_head.weight", "decoder.final_layernorm.weight": "model.norm.weight",
+             "input_layernorm.weight": "input_layernorm.weight",
+             "pre_mlp_layernorm.weight": "post_attention_layernorm.weight",
+             "self_attention.linear_proj.weight": "self_attn.o_proj.weight",
+             "self_attention.q_layernorm.weight": "self_attn.q_norm.weight",
+             "self_attention.k_layernorm.weight": "self_attn.k_norm.weight",
+             "mlp.linear_fc2.weight": "mlp.down_proj.weight"}
+    rest = ".".join(at[3:]) if layer else name
+    if rest == "self_attention.linear_qkv.weight":
+        groups = t.view(G, H // G + 2, K, -1)
+        q, k, v = groups.split([H // G, 1, 1], dim=1)
+        return {layer + f"self_attn.{n}_proj.weight": x.reshape(-1, t.shape[-1])
+                for n, x in zip("qkv", (q, k, v))}
+    if rest == "mlp.linear_fc1.weight":
+        gate, up = t.chunk(2)
+        return {layer + "mlp.gate_proj.weight": gate, layer + "mlp.up_proj.weight": up}
+    return {layer + plain[rest]: t}
+
+
+def load(a):
+    """Loads into one rank, and saves what it has under Hugging Face's names."""
+    torch, dist, model, ddp, optimizer, metadata = build(a)
+    from megatron.core import dist_checkpointing
+    state = {"model": model.sharded_state_dict(metadata=metadata)}
+    if optimizer:
+        state["optimizer"] = optimizer.sharded_state_dict(state["model"], is_loading=True,
+                                                          metadata=metadata)
+    state = dist_checkpointing.load(state, f"{a.folder}/iter_{STEPS:07d}")
+    model.load_state_dict(state["model"], strict=False)
+    if optimizer:
+        optimizer.load_state_dict(state["optimizer"])
+    out = {}
+    inner = optimizer.chained_optimizers[0] if hasattr(optimizer, "chained_optimizers") else optimizer
+    for name, p in model.named_parameters():
+        main = getattr(p, "main_param", None)
+        main = p if main is None else main.view(p.shape)
+        kinds = {"": main.detach().float()}
+        if optimizer:
+            of = inner.optimizer.state[getattr(p, "main_param", p) if a.bf16 else p]
+            kinds |= {"." + k: of[k].view(p.shape) for k in ("exp_avg", "exp_avg_sq")}
+        for suffix, t in kinds.items():
+            out |= {n + suffix: x.clone() for n, x in parts(name, t, a.tied).items()}
+    model.eval()
+    tokens = torch.arange(T)[None] * 7 % V
+    mask = torch.triu(torch.ones(1, 1, T, T, dtype=torch.bool), 1)
+    with torch.no_grad():
+        out["logits"] = model(tokens, torch.arange(T)[None], mask).float()
+    torch.save(out, f"{a.folder}/expected.pt")
+
+
+def run(role, folder, options, ranks):
+    environment = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT="29511", WORLD_SIZE=str(ranks))
+    running = [subprocess.Popen([sys.executable, __file__, role, folder, *options],
+                                env=dict(environment, RANK=str(r))) for r in range(ranks)]
+    if any([p.wait() for p in running]):
+        sys.exit(f"{role} {' '.join(options)}: failed")
+
+
+def degree(options, flag):
+    return int(options[options.index(flag) + 1]) if flag in options else 1
+
+
+def one_rank(options):
+    kept, at = [], 0
+    while at < len(options):
+        if options[at] in ("--tp", "--pp"):
+            at += 2
+            continue
+        kept.append(options[at])
+        at += 1
+    return kept
+
+
+def compare(llamero, name, folder, options):
+    import torch
+    from safetensors.torch import load_file
+    from transformers import AutoModelForCausalLM
+    expected = torch.load(f"{folder}/expected.pt")
+    logits, compared = expected.pop("logits"), 0
+    for target, has_moments in (("hf", False), ("native", True)):
+        to = f"{folder}/{target}"
+        subprocess.run([llamero, "convert", folder, to, "--to", target], check=True)
+        got = {}
+        for file in pathlib.Path(to).rglob("*.safetensors"):
+            got |= load_file(file)
+        wanted = {n: t for n, t in expected.items() if has_moments or "exp_avg" not in n}
+        assert set(got) == set(wanted), (name, target, set(got) ^ set(wanted))
+        for n, t in wanted.items():
+            assert torch.equal(got[n].float(), t), (name, target, n)
+        compared += len(wanted)
+    tokens = torch.arange(T)[None] * 7 % V
+    with torch.no_grad():
+        ours = AutoModelForCausalLM.from_pretrained(f"{folder}/hf", dtype=torch.float32)(tokens).logits
+    difference = ((ours - logits).norm() / logits.norm()).item()
+    assert difference < (2e-2 if "--bf16" in options else 1e-5), (name, difference)
+    print(f"{name}: {compared} tensors equal, logits differ by {difference:.1e}", flush=True)
+
+
+def main():
+    llamero = os.path.abspath(sys.argv[1])
+    with tempfile.TemporaryDirectory() as root:
+        chosen = [a for a in sys.argv[2:] if a in CASES] or list(CASES)
+        fixture = [a.split("=", 1)[1] for a in sys.argv[2:] if a.startswith("fixture=")]
+        for name in chosen:
+            options = CASES[name]
+            folder, ranks = f"{root}/{name}", degree(options, "--tp") * degree(options, "--pp")
+            run("save", folder, options, ranks)
+            if name == "dp_reshardable":
+                r = subprocess.run([llamero, "convert", folder, f"{folder}/n", "--to", "native"],
+                                   capture_output=True, text=True)
+                print(f"{name}: {r.stderr.strip()}", flush=True)
+                continue
+            run("load", folder, one_rank(options), 1)
+            if fixture and name == "tied":
+                shutil.copytree(folder, fixture[0], ignore=shutil.ignore_patterns("expected.pt"))
+            compare(llamero, name, folder, options)
+
+
+def parse():
+    p = argparse.ArgumentParser()
+    p.add_argument("role")
+    p.add_argument("folder")
+    p.add_argument("--tp", type=int, default=1)
+    p.add_argument("--pp", type=int, default=1)
+    p.add_argument("--optim", default="none", help="none, plain or a distrib_optim_sharding_type")
+    for flag in ("--bf16", "--tied", "--qk", "--per-layer"):
+        p.add_argument(flag, action="store_true")
+    return p.parse_args()
+
+
+if __name__ == "__main__":
+    warnings.filterwarnings("ignore")
+    if sys.argv[1] in ("save", "load"):
+        {"save": save, "load": load}[sys.argv[1]](parse())
+    else:
+        main()
