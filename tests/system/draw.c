@@ -202,6 +202,8 @@ void draw_write_data(const char *data)
     const char *text = test_path(data, "corpus.txt");
     runs_write_corpus(text, 30000);
     runs_write_corpus(test_path(data, "corpus.jsonl"), 30000);
+    CHECK(LLAMERO(NULL, NULL, "prepare", "--tokenizer", "bytes", "--output",
+                  test_path(data, "tokens"), test_path(data, "corpus.jsonl")) == 0);
     runs_write_corpus(test_path(data, "validation.txt"), 1500);
     CHECK(LLAMERO(NULL, NULL, "tokenizer", "train", "--vocab-size", "290", "--output",
                   test_path(data, TOKENIZER), text) == 0);
@@ -211,7 +213,8 @@ static void draw_config(struct draw *d, const char *data)
 {
     struct text *t = &d->config;
     bool mock = draw_below(d, 12) == 0, two = !mock && draw_below(d, 3) == 0,
-         staged = !mock && draw_below(d, 6) == 0;
+         staged = !mock && draw_below(d, 6) == 0, tokens = !mock && draw_below(d, 5) == 0,
+         samples = mock || (tokens && !staged && draw_below(d, 2) == 0);
     text_addf(t,
               "[model]\nname = \"llama3\"\nflavor = \"debugmodel\"\ndim = 32\nn_layers = 2\n"
               "n_heads = 4\nn_kv_heads = 2\nffn_hidden = 64\ninit_std = 0.3\n"
@@ -223,10 +226,13 @@ static void draw_config(struct draw *d, const char *data)
               "[device]\nthreads = 1\n"
               "[data]\ntokenizer = \"bytes\"\nstreams = 8\nshuffle_window = 4\n"
               "%s[[data.source]]\npath = \"%s%s\"\n",
-              d->steps, data, mock ? "order = \"megatron\"\n" : "", mock ? "" : data,
-              mock ? "mock" : "/corpus.txt");
+              d->steps, data, samples ? "order = \"megatron\"\n" : "", mock ? "" : data,
+              mock     ? "mock"
+              : tokens ? "/tokens"
+                       : "/corpus.txt");
     if (two || staged)
-        text_addf(t, "[[data.source]]\npath = \"%s/corpus.jsonl\"\nweight = 0.5\n", data);
+        text_addf(t, "[[data.source]]\npath = \"%s/%s\"\nweight = 0.5\n", data,
+                  tokens ? "tokens" : "corpus.jsonl");
     if (staged) text_adds(t, stages[draw_below(d, sizeof stages / sizeof *stages)]);
 }
 
@@ -243,10 +249,10 @@ void draw_make(struct draw *d, uint64_t number, const char *data)
         if (draw_below(d, 100) >= choices[i].percent) continue;
         text_addf(&d->settings, " %s", choices[i].values[draw_below(d, count)]);
     }
-    bool mock = strstr(d->config.data, "megatron"), masked = draw_has(d, "objective.name=");
+    bool samples = strstr(d->config.data, "megatron"), masked = draw_has(d, "objective.name=");
     if (draw_below(d, 6) == 0 && !masked)
         text_addf(&d->settings, " data.tokenizer=%s/" TOKENIZER, data);
-    if (draw_below(d, 2) == 0 && mock)
+    if (draw_below(d, 2) == 0 && samples)
         text_addf(&d->settings, " %s", samplers[draw_below(d, sizeof samplers / sizeof *samplers)]);
     CHECK_STATUS(OK, file_write(test_path(d->folder, "run.toml"), d->config.data, d->config.len));
 }

@@ -22,6 +22,7 @@ struct draw {
     const char *folder;        /* has run.toml */
     const struct draw_layout *layout;
     int steps;
+    double seconds;               /* that the first run took */
     const char *also;             /* settings that a relation adds */
     struct text config, settings; /* settings: without the layout's */
 };

@@ -94,7 +94,7 @@ char *runs_trained(const char *settings)
 
 pid_t runs_start(const char *err, const char *const *arguments)
 {
-    enum { MAX_WORDS = 30 };
+    enum { MAX_WORDS = 64 };
     const char *program = getenv("LLAMERO"), *words[MAX_WORDS + 1] = {"build/llamero"};
     posix_spawn_file_actions_t actions;
     pid_t child;

@@ -1,46 +1,22 @@
 /* test_random_runs.c -- draws configurations and checks relations between their runs: `check`
- * accepts what `train` accepts, a repeated and a resumed run have the same bits, other layouts give
- * the same losses and gradients, `eval` computes the logged validation loss, `convert` keeps the
- * weights, `generate` decodes what `eval` computes of whole rows.
+ * accepts what `train` accepts, a repeated, a resumed and a killed run have the same bits, other
+ * layouts give the same losses and gradients, `eval` computes the logged validation loss, `convert`
+ * keeps the weights, `generate` decodes what `eval` computes of whole rows.
  *
  * LLAMERO_DRAWS=FIRST-LAST tries other draws than these, with every relation that applies. */
 // SPDX-License-Identifier: Apache-2.0
+#include "base/clock.h"
 #include "checkpoint/comparison.h"
 #include "infer/text_generation.h"
-#include "system/draw.h"
+#include "system/draw_runs.h"
 #include "system/runs.h"
 
 #include <inttypes.h>
+#include <signal.h>
+#include <time.h>
 
 enum { FIRST = 41, LAST = 70, ROW = 64 }; /* ROW: of `eval` and `generate` */
 #define ROW_WORD "64"
-
-/* Runs the program with the words of a line. */
-static int run_line(const struct text *line, struct text *out, struct text *err)
-{
-    const char *words[64] = {NULL};
-    char *copy = heap_string(line->data, line->len), *next = NULL;
-    int n = 0;
-    for (char *word = strtok_r(copy, " ", &next); word; word = strtok_r(NULL, " ", &next)) {
-        CHECK(n < 62);
-        words[n++] = word;
-    }
-    int code = test_llamero(out, err, words);
-    free(copy);
-    return code;
-}
-
-/* Runs `check` or `train` into <folder>/<dump>. */
-static int run_draw(const struct draw *d, const char *command, const struct draw_layout *layout,
-                    const char *dump, struct text *err)
-{
-    struct text line = {0};
-    text_addf(&line, "%s %s/run.toml --ranks %d job.dump_folder=%s/%s%s %s%s", command, d->folder,
-              layout->ranks, d->folder, dump, d->settings.data, layout->settings, d->also);
-    int code = run_line(&line, NULL, err);
-    text_release(&line);
-    return code;
-}
 
 enum answer { NOT_APPLICABLE, HOLDS, BROKEN };
 
@@ -56,35 +32,13 @@ static enum answer broken(struct text *why, int code, const struct text *err)
     return BROKEN;
 }
 
-/* The lines of metrics.jsonl, without timings and memory. */
-static void read_numbers(const char *dump, struct text *numbers)
-{
-    static const char *const keys[] = {
-        "step",        "loss",           "max_loss", "grad_norm", "lr", "validation_loss",
-        "tokens_seen", "parameter_norm", "padding"};
-    struct text t = {0};
-    char *next;
-    text_adds(numbers, "");
-    CHECK_STATUS(OK, file_read(test_path(dump, "metrics.jsonl"), UINT64_MAX, &t));
-    for (char *at = strtok_r(t.data, "\n", &next); at; at = strtok_r(NULL, "\n", &next)) {
-        struct json *line;
-        CHECK_STATUS(OK, json_parse(at, strlen(at), dump, &line));
-        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-            const struct json *v = json_get(line, keys[i]);
-            if (json_is_number(v)) text_addf(numbers, "%s %.9g ", keys[i], json_number(v));
-        }
-        text_adds(numbers, "\n");
-        json_free(line);
-    }
-    text_release(&t);
-}
-
 /* A resumed run has the last lines of the first. */
 static enum answer same_metrics(const struct draw *d, const char *dump, bool resumes,
                                 struct text *why)
 {
     struct text x = {0}, y = {0};
-    read_numbers(test_path(d->folder, "a"), &x), read_numbers(test_path(d->folder, dump), &y);
+    draw_read_metrics(test_path(d->folder, "a"), &x),
+        draw_read_metrics(test_path(d->folder, dump), &y);
     bool same = y.len && (resumes ? x.len > y.len : x.len == y.len) &&
                 !strcmp(x.data + x.len - y.len, y.data);
     if (!same) text_addf(why, "metrics of the first run:\n%sof the second:\n%s", x.data, y.data);
@@ -97,19 +51,12 @@ static bool is_state(const char *name)
     return strstr(name, ".safetensors") || !strcmp(name, "state.json");
 }
 
-static const char *checkpoint_of(const struct draw *d, const char *dump, int step)
-{
-    char name[64];
-    snprintf(name, sizeof name, "%s/checkpoint/step-%d", dump, step);
-    return test_path(d->folder, name);
-}
-
 static enum answer same_state(const struct draw *d, const char *a, const char *b, struct text *why)
 {
     struct file_list names;
     enum answer answer = HOLDS;
     int compared = 0;
-    const char *from = checkpoint_of(d, a, d->steps), *to = checkpoint_of(d, b, d->steps);
+    const char *from = draw_checkpoint(d, a, d->steps), *to = draw_checkpoint(d, b, d->steps);
     CHECK_STATUS(OK, file_list_dir(&names, from));
     for (size_t i = 0; i < names.count; i++) {
         if (!is_state(names.paths[i])) continue;
@@ -130,24 +77,14 @@ static enum answer same_state(const struct draw *d, const char *a, const char *b
     return answer;
 }
 
-/* Copies the first checkpoint of the run `from` into the dump folder `to`. */
-static void copy_first_checkpoint(const struct draw *d, const char *from, const char *to)
-{
-    const char *folder = test_path(test_path(d->folder, to), "checkpoint"), *first = NULL;
-    for (int step = 1; step < d->steps && (!first || !file_exists(first)); step++)
-        first = checkpoint_of(d, from, step);
-    CHECK_STATUS(OK, file_make_dirs(folder));
-    CHECK(test_run((const char *const[]){"cp", "-r", first, folder, NULL}, NULL, NULL) == 0);
-}
-
 /* Trains in <folder>/<name>, from the first checkpoint if it resumes, and compares all bits with
  * the first run. */
 static enum answer train_same(const struct draw *d, const struct draw_layout *layout,
                               const char *name, bool resumes, struct text *why)
 {
     struct text err = {0};
-    if (resumes) copy_first_checkpoint(d, "a", name);
-    int code = run_draw(d, "train", layout, name, &err);
+    if (resumes) draw_copy_first_checkpoint(d, "a", name);
+    int code = draw_run(d, "train", layout, name, &err);
     enum answer answer = code ? broken(why, code, &err) : same_metrics(d, name, resumes, why);
     if (!code && same_state(d, "a", name, why) == BROKEN) answer = BROKEN;
     text_release(&err);
@@ -164,6 +101,28 @@ static enum answer resumed(struct draw *d, struct text *why)
     return train_same(d, d->layout, "resumed", true, why);
 }
 
+/* Killed up to three times, each time at a random moment, and started again. */
+static enum answer killed(struct draw *d, struct text *why)
+{
+    enum { KILLS = 3, KILLED_CODE = 128 + SIGKILL };
+    const char *said = test_path(d->folder, "killed.log");
+    struct text err = {0};
+    int code = KILLED_CODE;
+    for (int i = 0; i <= KILLS && code == KILLED_CODE; i++) {
+        pid_t run = draw_start(d, "killed", said);
+        if (i < KILLS) {
+            double moment = d->seconds * draw_below(d, 1000) / 1000;
+            nanosleep(&(struct timespec){(time_t)moment, (long)(fmod(moment, 1) * 1e9)}, NULL);
+            kill(run, SIGKILL);
+        }
+        code = runs_wait(run, said, &err);
+    }
+    enum answer answer = code ? broken(why, code, &err) : same_metrics(d, "killed", false, why);
+    if (!code && same_state(d, "a", "killed", why) == BROKEN) answer = BROKEN;
+    text_release(&err);
+    return answer;
+}
+
 /* Another one of these layouts that `check` accepts, or NULL. */
 static const struct draw_layout *another_layout(struct draw *d, int first, int count)
 {
@@ -172,7 +131,7 @@ static const struct draw_layout *another_layout(struct draw *d, int first, int c
     for (int n = 0; n < 8 && !to; n++) {
         const struct draw_layout *l = &draw_layouts[first + draw_below(d, count)];
         bool usable = strcmp(l->settings, d->layout->settings) != 0;
-        if (usable && run_draw(d, "check", l, "unused", &err) == 0) to = l;
+        if (usable && draw_run(d, "check", l, "unused", &err) == 0) to = l;
     }
     text_release(&err);
     return to;
@@ -212,7 +171,7 @@ static double max_difference(const char *a, const char *b, const char *key)
     struct text x = {0}, y = {0};
     double most = 0;
     int lines = 0;
-    read_numbers(a, &x), read_numbers(b, &y);
+    draw_read_metrics(a, &x), draw_read_metrics(b, &y);
     char *begin = heap_string(y.data, strcspn(y.data, "l")); /* step N */
     const char *p = strstr(x.data, begin), *q = y.data;
     for (; p && (p = strstr(p, key)) && (q = strstr(q, key)); lines++) {
@@ -239,7 +198,7 @@ static double max_gradient_difference(const struct draw *d, const char *a, const
 {
     struct comparison c;
     double most = 0;
-    CHECK_STATUS(OK, comparison_make(&c, checkpoint_of(d, a, 1), checkpoint_of(d, b, 1)));
+    CHECK_STATUS(OK, comparison_make(&c, draw_checkpoint(d, a, 1), draw_checkpoint(d, b, 1)));
     for (size_t i = 0; i < c.count; i++) {
         const struct difference *x = &c.all[i];
         if (!strstr(x->name, "exp_avg") || strstr(x->name, "exp_avg_sq")) continue;
@@ -272,8 +231,8 @@ static enum answer train_close(struct draw *d, const char *from, bool resumes,
     const char *a = test_path(d->folder, from), *b = test_path(d->folder, "layout");
     struct text err = {0};
     if (!to) return NOT_APPLICABLE;
-    if (resumes) copy_first_checkpoint(d, from, "layout");
-    int code = run_draw(d, "train", to, "layout", &err);
+    if (resumes) draw_copy_first_checkpoint(d, from, "layout");
+    int code = draw_run(d, "train", to, "layout", &err);
     text_addf(why, "%s on %d ranks with %s%s: ", resumes ? "resumed" : "trained", to->ranks,
               to->settings, d->also);
     enum answer answer = code ? broken(why, code, &err) : HOLDS;
@@ -303,7 +262,7 @@ static enum answer other_layout(struct draw *d, struct text *why)
     enum answer answer = HOLDS;
     if (variant) {
         d->also = IN_FLOAT32;
-        int code = run_draw(d, "train", d->layout, "exact", &err);
+        int code = draw_run(d, "train", d->layout, "exact", &err);
         if (code) text_addf(why, "with%s: ", d->also), answer = broken(why, code, &err);
     }
     if (answer == HOLDS) answer = train_close(d, variant ? "exact" : "a", resumes, most, why);
@@ -326,7 +285,7 @@ static enum answer evaluated(struct draw *d, const char *data, struct text *why)
               d->folder, data, draw_number_of(d, "validation.local_batch_size", 2));
     if (steps > 0) text_addf(&line, " --batches %d", steps * readers);
     if (draw_has(d, "validation.seq_len=16")) text_adds(&line, " --seq-len 16");
-    int code = run_line(&line, &out, &err);
+    int code = draw_run_line(&line, &out, &err);
     enum answer answer = code ? broken(why, code, &err) : HOLDS;
     if (!code) {
         CHECK_STATUS(OK, json_parse(out.data, out.len, "eval", &json));
@@ -356,7 +315,7 @@ static enum answer converted(struct draw *d, struct text *why)
     if (!code) code = LLAMERO(NULL, &err, "convert", hf, back, "--to", "native");
     if (code) answer = broken(why, code, &err);
     if (!code)
-        CHECK_STATUS(OK, comparison_make(&c, checkpoint_of(d, "a", d->steps),
+        CHECK_STATUS(OK, comparison_make(&c, draw_checkpoint(d, "a", d->steps),
                                          test_path(back, "checkpoint/step-0")));
     for (size_t i = 0; i < c.count; i++) {
         const struct difference *x = &c.all[i];
@@ -445,7 +404,7 @@ static int greedy_tokens(const struct draw *d, const char *model, const char *op
               "generate %s/%s --temperature 0 --max-tokens 8 --json "
               "training.mixed_precision_param=float32 device.threads=1%s %s",
               d->folder, model, draw_has(d, "data.bos=false") ? " data.bos=false" : "", options);
-    int code = run_line(&line, &out, err);
+    int code = draw_run_line(&line, &out, err);
     const char *at = out.data;
     text_adds(ids, "");
     while (!code && (at = strstr(at, "\"ids\""))) {
@@ -501,6 +460,7 @@ enum relation {
     CHECKED,
     REPEATED,
     RESUMED,
+    KILLED,
     ELASTIC,
     LAYOUT,
     EVALUATED,
@@ -511,6 +471,7 @@ enum relation {
 static const char *const relation_names[RELATIONS] = {"check accepts what train accepts",
                                                       "repeated",
                                                       "resumed",
+                                                      "killed and resumed",
                                                       "elastic",
                                                       "another layout",
                                                       "eval",
@@ -536,6 +497,7 @@ static enum answer relate(struct tally *t, struct draw *d, enum relation r)
     text_adds(&why, "");
     enum answer answer = r == REPEATED    ? repeated(d, &why)
                          : r == RESUMED   ? resumed(d, &why)
+                         : r == KILLED    ? killed(d, &why)
                          : r == ELASTIC   ? elastic(d, &why)
                          : r == LAYOUT    ? other_layout(d, &why)
                          : r == EVALUATED ? evaluated(d, t->data, &why)
@@ -551,8 +513,10 @@ static enum answer relate(struct tally *t, struct draw *d, enum relation r)
 static bool try_to_train(struct tally *t, struct draw *d)
 {
     struct text checked = {0}, trained = {0}, why = {0};
-    int check = run_draw(d, "check", d->layout, "a", &checked);
-    int train = run_draw(d, "train", d->layout, "a", &trained);
+    int check = draw_run(d, "check", d->layout, "a", &checked);
+    double begin = clock_monotonic_s();
+    int train = draw_run(d, "train", d->layout, "a", &trained);
+    d->seconds = clock_monotonic_s() - begin;
     t->draws++, t->count[CHECKED]++;
     if (!train) t->accepted++;
     const char *error = strstr(trained.data, "error: ");
