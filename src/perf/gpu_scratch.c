@@ -114,17 +114,26 @@ static size_t cudnn_deterministic_bytes(const struct attention *a, const struct 
     return 0; /* no plan: our own kernel */
 }
 
+/* One call for all: delta, lse, dk and dv of every query head, and sums of dq in any order.
+ * Deterministic only on a B200, and if dk and dv fit. */
+static size_t cudnn_documents_bytes(const struct attention *a, const struct gpu_traits *g)
+{
+    size_t tokens = (size_t)a->B * (size_t)a->T, H = (size_t)a->H, group = H / (size_t)a->G;
+    size_t heads = group > 1 ? 2 * tokens * a->kv_stride * group * sizeof(float) : 0;
+    size_t bytes = heads + 2 * tokens * H * sizeof(float);
+    if (a->K % 16) return 0;
+    if (!g->deterministic) return bytes + tokens * a->q_stride * sizeof(float);
+    return g->is_b200 && heads <= g->attention_bytes ? bytes : 0;
+}
+
 static size_t cudnn_backward_bytes(const struct attention *a, bool has_documents,
                                    const struct gpu_traits *g)
 {
     size_t tokens = (size_t)a->B * (size_t)a->T, H = (size_t)a->H;
     if (!cudnn_supports(a, g)) return 0;
-    if (g->deterministic) return has_documents ? 0 : cudnn_deterministic_bytes(a, g);
-    size_t row = has_documents ? a->q_stride : H * (size_t)a->K;
-    size_t bytes = tokens * (H + row) * sizeof(float);
-    if (!has_documents) return bytes + cudnn_group_bytes(a, (size_t)a->B * H);
-    if (a->H > a->G) bytes += 2 * tokens * a->kv_stride * (H / (size_t)a->G) * sizeof(float);
-    return bytes;
+    if (has_documents) return cudnn_documents_bytes(a, g);
+    if (g->deterministic) return cudnn_deterministic_bytes(a, g);
+    return tokens * (H + H * (size_t)a->K) * sizeof(float) + cudnn_group_bytes(a, (size_t)a->B * H);
 }
 
 /* ---------------------------------------------------------------------------------------------- */

@@ -152,6 +152,10 @@ TEST(gpu_scratch_of_a_b200_has_no_ds)
     CHECK_NEAR(mib_on(&a, false, &less), 128 + delta / 2, 0.01);
     large.K = 256;
     CHECK(mib_on(&large, false, &g) < 2); /* our own kernel */
+    a.B = 1; /* documents: all dk and dv, 4 x 6144 f32 a token each, or our own kernel */
+    CHECK_NEAR(mib_on(&a, true, &g), 1536 + delta, 0.01);
+    CHECK(mib_on(&a, true, &less) < 2);
+    a.B = 2;
     g.deterministic = false;
     CHECK_NEAR(mib_on(&a, false, &g), mib_of(&a, false, false), 1e-9);
 }

@@ -28,7 +28,7 @@
 #define BIASES    "model.attention_bias=all", "model.mlp_bias=true"
 #define HALF      "training.mixed_precision_param=bfloat16"
 #define DOCUMENTS "model.attn_mask_type=block_causal"
-/* Other algorithms: cuDNN has attention with documents only in this case. */
+/* Other algorithms: except on a B200, cuDNN has backward with documents only in this case. */
 #define ANY_ORDER "device.deterministic=false"
 
 enum { MAX_SETTINGS = 32, MAX_OF_RUN = 5, CHECK_LIMIT_S = 30 };

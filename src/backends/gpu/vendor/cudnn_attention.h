@@ -9,7 +9,7 @@
  *          almost none.  That of a deterministic backward is at most the limit: a call covers as
  *          many rows or key/value heads as fit, and a shape of which not even one head fits has no
  *          plan.  Except on Blackwell it holds dS, T x T bf16 per head; there, dk and dv of every
- *          query head in f32.
+ *          query head in f32 (with documents in our own buffers, which then count).
  * Order    Sizing passes build the plans, which takes about half a second each; later calls only
  *          look them up. */
 // SPDX-License-Identifier: Apache-2.0

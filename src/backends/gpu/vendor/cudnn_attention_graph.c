@@ -281,7 +281,7 @@ bool cudnn_attention_graph_engine(const struct cudnn_attention_graph *a, int cap
         TILE_KNOBS_VERSION = 92300
     };
     bool has_tile_knobs = version >= TILE_KNOBS_VERSION;
-    if (!a->backward || !a->deterministic || a->varlen) return false;
+    if (!a->backward || !a->deterministic || (a->varlen && a->K % 16)) return false;
     if (capability < BLACKWELL || capability >= BLACKWELL_END) return false;
     /* Tiles of 128 x 128; the values are those of override_heuristics_query. */
     *out = (struct cudnn_engine){

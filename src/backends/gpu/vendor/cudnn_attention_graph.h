@@ -55,7 +55,8 @@ size_t cudnn_attention_graph_scratch(const struct cudnn_attention_graph *a,
 
 /* The engine of a deterministic backward on Blackwell (capability 10.x, given as 100) that needs no
  * memory for dS.  The heuristics of this version of cuDNN propose only one that stores it; cuDNN's
- * front end, too, names this one (override_heuristics_query).  False: the heuristics choose. */
+ * front end, too, names this one (override_heuristics_query), and excludes varlen with head sizes
+ * that are not a multiple of 16.  False: the heuristics choose. */
 bool cudnn_attention_graph_engine(const struct cudnn_attention_graph *a, int capability,
                                   size_t version, struct cudnn_engine *out);
 

@@ -9,8 +9,9 @@
 #include <stdlib.h>
 
 enum {
-    MIN_VERSION_VARLEN = 91800,    /* NaN with several sequence lengths before */
-    MIN_VERSION_BLACKWELL = 91800, /* before, its front end excludes a deterministic backward */
+    MIN_VERSION_VARLEN = 91800, /* NaN with several sequence lengths before */
+    /* Transformer Engine excludes a deterministic backward before, its front end before 9.18.0. */
+    MIN_VERSION_BLACKWELL = 91801,
     /* Its front end excludes a packed log-sum-exp on 8.x and 12.x, although engines accept it. */
     MIN_CAPABILITY_VARLEN = 90,
     END_CAPABILITY_VARLEN = 120,
@@ -127,17 +128,27 @@ static enum status build(const struct cudnn_attention_plans *c, struct sdpa_plan
     return st;
 }
 
+/* What device.attention_bytes limits; 0: no plan. */
+static size_t limited_bytes(const struct sdpa_plan *p)
+{
+    size_t bytes = p->plan.workspace, tokens = cudnn_attention_plans_tokens(p);
+    if (!p->plan.plan) return 0;
+    bytes += cudnn_attention_graph_scratch(&p->graph, ATTENTION_DK_FULL, tokens);
+    return bytes + cudnn_attention_graph_scratch(&p->graph, ATTENTION_DV_FULL, tokens);
+}
+
 /* This engine stores no dS, so its workspace grows with rows and heads: that of a call for all rows
- * tells about how much a head takes. */
+ * tells about how much a head takes.  A call with documents always covers all of them. */
 static enum status build_with_engine(const struct cudnn_attention_plans *c, struct sdpa_plan *p,
                                      const struct cudnn_engine *engine)
 {
     const struct cudnn_attention_graph all = p->graph;
     enum status st = build(c, p, engine);
-    while (!st && p->plan.workspace > c->max_bytes) {
+    while (!st && limited_bytes(p) > c->max_bytes) {
         size_t head_bytes = p->plan.workspace / row_heads(&p->graph) + 1; /* so that it shrinks */
         cudnn_graph_release_plan(&p->plan);
-        if (fit_to_limit(&p->graph, head_bytes, c->max_bytes)) st = build(c, p, engine);
+        if (!p->graph.varlen && fit_to_limit(&p->graph, head_bytes, c->max_bytes))
+            st = build(c, p, engine);
     }
     if (!p->plan.plan) p->graph = all;
     return st;

@@ -2,7 +2,8 @@
  * of a shape one call covers.
  *
  * Memory   A deterministic backward's workspace is at most max_bytes: its calls cover as many rows,
- *          or key/value heads of one row, as fit.
+ *          or key/value heads of one row, as fit.  With documents a call covers everything, and dk
+ *          and dv of every query head count, too.
  * Order    Plans are built once per shape, direction and kind of mask, and looked up later. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

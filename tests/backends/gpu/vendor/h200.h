@@ -34,12 +34,12 @@ static inline char *h200_with_capability(int capability, size_t *length)
 }
 
 /* Earlier versions exclude a deterministic backward on Blackwell. */
-static inline void skip_before_cudnn_9_18(void)
+static inline void skip_before_cudnn_9_18_1(void)
 {
     struct text library = {0};
-    int major, minor;
+    int major, minor, patch;
     CHECK_STATUS(OK, cudnn_attention_library(&library));
-    CHECK(sscanf(library.data, "cuDNN %d.%d", &major, &minor) == 2);
+    CHECK(sscanf(library.data, "cuDNN %d.%d.%d", &major, &minor, &patch) == 3);
     text_release(&library);
-    if (major == 9 && minor < 18) skip();
+    if (major == 9 && 100 * minor + patch < 1801) skip();
 }

@@ -77,7 +77,7 @@ TEST(documents_have_plans_from_a_capability_and_a_version_on_unless_they_are_rej
 
 TEST(early_versions_have_no_deterministic_backward_on_blackwell)
 {
-    struct cudnn_attention_plans c = {.version = 91799, .capability = 100, .deterministic = true};
+    struct cudnn_attention_plans c = {.version = 91800, .capability = 100, .deterministic = true};
     struct sdpa_key key = key_of(1, 256, true);
     CHECK(!cudnn_attention_plans_find(&c, &key, true) && !c.newest);
 }
@@ -91,13 +91,30 @@ TEST(engine_without_ds_keeps_to_the_limit_that_is_set)
     } limits[] = {{512 * MIB + KIB, 2, 8}, {256 * MIB + KIB, 1, 8}, {128 * MIB + KIB, 1, 4},
                   {128 * MIB, 1, 2},       {32 * MIB + KIB, 1, 1},  {32 * MIB, 0, 0}};
     struct sdpa_key key = key_of(2, 8192, true);
-    skip_before_cudnn_9_18();
+    skip_before_cudnn_9_18_1();
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
         struct cudnn_attention_plans c = open_plans(100, true, limits[i].bytes);
         const struct sdpa_plan *p = cudnn_attention_plans_find(&c, &key, true);
         CHECK((p != NULL) == (limits[i].rows > 0));
         CHECK(!p || (p->graph.B == limits[i].rows && p->graph.G == limits[i].kv_heads));
         CHECK(!p || (p->plan.engine == 5 && p->plan.workspace <= limits[i].bytes));
+        close_plans(&c);
+    }
+}
+
+/* It stores dk and dv of every query head in scratch of ours: 4 (H + 2 G) K H / G bytes a token. */
+TEST(documents_use_the_engine_without_ds_if_dk_and_dv_of_every_query_head_fit)
+{
+    struct sdpa_key key = key_of(1, 8192, true);
+    skip_before_cudnn_9_18_1();
+    key.varlen = true;
+    for (int fits = 0; fits < 2; fits++) {
+        size_t bytes = (fits ? 1537 : 1536) * (size_t)MIB; /* and a workspace of some KiB */
+        struct cudnn_attention_plans c = open_plans(100, true, bytes);
+        const struct sdpa_plan *p = cudnn_attention_plans_find(&c, &key, true);
+        CHECK((p != NULL) == fits);
+        CHECK(!p || (p->plan.engine == 5 && p->plan.workspace < MIB && p->graph.G == 8));
+        CHECK(!cudnn_attention_graph_scratch(&c.newest->graph, ATTENTION_DQ_ACCUM, 8192));
         close_plans(&c);
     }
 }
