@@ -1,5 +1,5 @@
 /* Dispatches attention: to the vendor's library where it has an engine for the shape, else to our
- * own flash attention, which alone has sliding windows.
+ * own flash attention.
  *
  * A sizing pass reserves scratch for both: the choice may depend on the documents of the batch. */
 // SPDX-License-Identifier: Apache-2.0
@@ -19,7 +19,7 @@ enum status GPU_NAME(attention_forward)(const struct attention *a, const struct 
 {
     struct attention e = effective(a);
     bool done = false;
-    if (!e.window) TRY(GPU_NAME(vendor_attention_forward)(&e, io, queue, &done));
+    TRY(GPU_NAME(vendor_attention_forward)(&e, io, queue, &done));
     if (!done || queue->sizing) TRY(GPU_NAME(flash_attention_forward)(&e, io, queue));
     return STATUS_OK;
 }
@@ -29,7 +29,7 @@ enum status GPU_NAME(attention_backward)(const struct attention *a, const struct
 {
     struct attention e = effective(a);
     bool done = false;
-    if (!e.window) TRY(GPU_NAME(vendor_attention_backward)(&e, io, queue, &done));
+    TRY(GPU_NAME(vendor_attention_backward)(&e, io, queue, &done));
     if (!done || queue->sizing) TRY(GPU_NAME(flash_attention_backward)(&e, io, queue));
     return STATUS_OK;
 }

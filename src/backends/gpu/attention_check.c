@@ -11,21 +11,25 @@
 
 /* With documents cuDNN's graph has room for three sequences (cudnn_attention.c): one is empty. */
 enum { T = 512, H = 2, K = 64, Q_ELEMENTS = T * H * K, KV_ELEMENTS = T * K };
-enum { FIRST_DOCUMENT = 100 /* tokens */ };
+enum { FIRST_DOCUMENT = 100, WINDOW = 150 /* tokens */ };
 /* Of the largest magnitude.  bf16 has steps of 0.4 %, and both sides round the probs. */
 static const float TOLERANCE = 0.04f;
 
-static const struct attention shape = {.B = 1,
-                                       .T = T,
-                                       .S = T,
-                                       .H = H,
-                                       .G = 1,
-                                       .K = K,
-                                       .q_stride = H * K,
-                                       .kv_stride = K,
-                                       .scale = 0.125f,
-                                       .causal = true,
-                                       .dtype = BF16};
+static struct attention shape_of(struct attention_masks masks)
+{
+    return (struct attention){.B = 1,
+                              .T = T,
+                              .S = T,
+                              .H = H,
+                              .G = 1,
+                              .K = K,
+                              .q_stride = H * K,
+                              .kv_stride = K,
+                              .scale = 0.125f,
+                              .causal = true,
+                              .window = masks.window ? WINDOW : 0,
+                              .dtype = BF16};
+}
 
 /* The results of the library, and of our own kernels. */
 struct attention_results {
@@ -35,6 +39,7 @@ struct attention_results {
 struct attention_rig {
     struct gpu_queue queue; /* the caller's stream, with scratch of its own */
     struct arena memory, shared;
+    struct attention shape;
     int32_t *start, *end; /* of each token's document; NULL: no documents */
     bf16 *q, *k, *v, *dout;
     struct attention_results theirs, ours;
@@ -97,12 +102,12 @@ static enum status run(const struct attention_library *l, struct attention_rig *
     struct attention_fwd theirs = forward_of(r, &r->theirs), ours = forward_of(r, &r->ours);
     struct attention_bwd their_bwd = backward_of(r, &r->theirs), our_bwd = backward_of(r, &r->ours);
     bool done;
-    TRY(l->forward(l->context, &shape, &theirs, queue, &done));
+    TRY(l->forward(l->context, &r->shape, &theirs, queue, &done));
     if (!done) FAIL(UNSUPPORTED, "it cannot run a forward pass of bfloat16 attention");
-    TRY(l->backward(l->context, &shape, &their_bwd, queue, &done));
+    TRY(l->backward(l->context, &r->shape, &their_bwd, queue, &done));
     r->has_backward = done;
-    TRY(GPU_NAME(flash_attention_forward)(&shape, &ours, queue));
-    if (done) TRY(GPU_NAME(flash_attention_backward)(&shape, &our_bwd, queue));
+    TRY(GPU_NAME(flash_attention_forward)(&r->shape, &ours, queue));
+    if (done) TRY(GPU_NAME(flash_attention_backward)(&r->shape, &our_bwd, queue));
     return STATUS_OK;
 }
 
@@ -200,14 +205,14 @@ static enum status open_memory(const struct attention_library *l, struct attenti
     return STATUS_OK;
 }
 
-enum status GPU_NAME(attention_check)(const struct attention_library *l, bool documents,
-                                      struct queue *queue)
+enum status GPU_NAME(attention_check)(const struct attention_library *l,
+                                      struct attention_masks masks, struct queue *queue)
 {
-    struct attention_rig r = {.queue = *(const struct gpu_queue *)queue};
+    struct attention_rig r = {.queue = *(const struct gpu_queue *)queue, .shape = shape_of(masks)};
     enum status st = STATUS_OK;
     r.queue.base.scratch = (struct arena){.allocator = queue_device_allocator(queue)};
     r.queue.base.trace = NULL;
-    if (documents) TRY_OUT(make_documents(&r));
+    if (masks.documents) TRY_OUT(make_documents(&r));
     TRY_OUT(open_memory(l, &r));
     TRY_OUT(fill(&r, r.q, Q_ELEMENTS, 0));
     TRY_OUT(fill(&r, r.k, KV_ELEMENTS, 1));

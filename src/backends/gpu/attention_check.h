@@ -17,8 +17,13 @@ struct attention_library {
                             struct queue *, bool *done);
 };
 
-/* Forward of one causal row in bf16, of two documents if `documents`, and backward if the library
- * computes that.  UNSUPPORTED: it has no forward, or its results differ.  MEMORY: not enough device
- * memory. */
-enum status GPU_NAME(attention_check)(const struct attention_library *l, bool documents,
-                                      struct queue *queue);
+/* Masks besides the causal one. */
+struct attention_masks {
+    bool documents, window;
+};
+
+/* Forward of one causal row in bf16, of two documents or with a sliding window as `masks` says, and
+ * backward if the library computes that.  UNSUPPORTED: it has no forward, or its results differ.
+ * MEMORY: not enough device memory. */
+enum status GPU_NAME(attention_check)(const struct attention_library *l,
+                                      struct attention_masks masks, struct queue *queue);

@@ -10,7 +10,17 @@
 
 #include <math.h>
 
-enum mistake { NONE, NO_FORWARD, NO_BACKWARD, OTHER_SCALE, NAN_IN_DV, EXPECTS_ZEROS, NO_MASK };
+enum mistake {
+    NONE,
+    NO_FORWARD,
+    NO_BACKWARD,
+    OTHER_SCALE,
+    NAN_IN_DV,
+    EXPECTS_ZEROS,
+    NO_MASK,
+    NO_WINDOW,
+    SHORT_WINDOW
+};
 
 static enum status forward(void *context, const struct attention *a, const struct attention_fwd *io,
                            struct queue *queue, bool *done)
@@ -19,6 +29,8 @@ static enum status forward(void *context, const struct attention *a, const struc
     struct attention other = *a;
     struct attention_fwd buffers = *io;
     if (*m == OTHER_SCALE) other.scale *= 1.5f;
+    if (*m == NO_WINDOW) other.window = 0;
+    if (*m == SHORT_WINDOW && other.window) other.window--;
     if (*m == NO_MASK) buffers.start_BT = buffers.end_BT = NULL;
     *done = *m != NO_FORWARD;
     TRY(GPU_NAME(flash_attention_forward)(&other, &buffers, queue));
@@ -50,30 +62,46 @@ static enum status backward(void *context, const struct attention *a,
     return STATUS_OK;
 }
 
-static enum status check_row(enum mistake m, bool documents)
+static enum status check_masks(enum mistake m, struct attention_masks masks)
 {
     struct attention_library library = {&m, forward, backward};
     struct queue *queue;
     CHECK_STATUS(OK, GPU_NAME(open)(&queue, 0));
-    enum status st = GPU_NAME(attention_check)(&library, documents, queue);
+    enum status st = GPU_NAME(attention_check)(&library, masks, queue);
     CHECK(!queue->scratch.base && !queue->sizing);
     GPU_NAME(close)(queue);
     return st;
 }
 
-static enum status check(enum mistake m) { return check_row(m, false); }
+static enum status check(enum mistake m) { return check_masks(m, (struct attention_masks){0}); }
+
+static const struct attention_masks documents = {.documents = true}, window = {.window = true},
+                                    both = {.documents = true, .window = true};
 
 TEST(a_library_that_matches_our_kernels_passes)
 {
     CHECK_STATUS(OK, check(NONE));
-    CHECK_STATUS(OK, check_row(NONE, true));
+    CHECK_STATUS(OK, check_masks(NONE, documents));
+    CHECK_STATUS(OK, check_masks(NONE, window));
+    CHECK_STATUS(OK, check_masks(NONE, both));
 }
 
 TEST(a_library_that_ignores_documents_fails)
 {
     CHECK_STATUS(OK, check(NO_MASK));
-    CHECK_STATUS(UNSUPPORTED, check_row(NO_MASK, true));
+    CHECK_STATUS(UNSUPPORTED, check_masks(NO_MASK, documents));
     CHECK_MESSAGE("the output of its attention differs");
+}
+
+TEST(a_library_with_another_window_fails)
+{
+    static const enum mistake mistakes[] = {NO_WINDOW, SHORT_WINDOW};
+    for (int i = 0; i < 2; i++) {
+        CHECK_STATUS(OK, check_masks(mistakes[i], documents));
+        CHECK_STATUS(UNSUPPORTED, check_masks(mistakes[i], window));
+        CHECK_MESSAGE("of its attention differs");
+        CHECK_STATUS(UNSUPPORTED, check_masks(mistakes[i], both));
+    }
 }
 
 TEST(a_library_needs_an_engine_for_forward_but_not_for_backward)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/vendor/cudnn_attention.h"
 
-#include "backends/gpu/attention_check.h"
 #include "backends/gpu/queue.h"
 #include "backends/gpu/runtime.h"
 #include "backends/gpu/varlen.h"
@@ -20,7 +19,7 @@ enum { MIN_VERSION = 91100 }; /* wrong backward results in 9.10 */
 struct cudnn_attention {
     struct cudnn_attention_plans plans; /* without a handle, these cannot run */
     bool has_too_many;                  /* documents, which has been logged */
-    bool has_checked_documents;
+    bool has_checked[2][2];             /* masks [with documents][with a window] */
 };
 
 static enum status check_version(void)
@@ -132,12 +131,12 @@ static enum status check_backward(void *c, const struct attention *a,
     return STATUS_OK;
 }
 
-static enum status compare_with_own_kernels(struct cudnn_attention *c, bool documents,
+static enum status compare_with_own_kernels(struct cudnn_attention *c, struct attention_masks masks,
                                             struct queue *queue)
 {
     struct attention_library library = {c, check_forward, check_backward};
     c->plans.is_quiet = true;
-    enum status st = gpu_attention_check(&library, documents, queue);
+    enum status st = gpu_attention_check(&library, masks, queue);
     c->plans.is_quiet = false;
     if (st) status_prefix(st, "cuDNN %zu fails a self-test", c->plans.version);
     return st;
@@ -145,21 +144,27 @@ static enum status compare_with_own_kernels(struct cudnn_attention *c, bool docu
 
 enum status cudnn_attention_check(struct cudnn_attention *c, struct queue *queue)
 {
-    return compare_with_own_kernels(c, false, queue);
+    c->has_checked[false][false] = true;
+    return compare_with_own_kernels(c, (struct attention_masks){0}, queue);
 }
 
-enum status cudnn_attention_check_documents(struct cudnn_attention *c, struct queue *queue)
+enum status cudnn_attention_check_masks(struct cudnn_attention *c, struct attention_masks masks,
+                                        struct queue *queue)
 {
-    if (c->has_checked_documents || !cudnn_attention_plans_has_varlen(&c->plans)) return STATUS_OK;
-    c->has_checked_documents = true;
-    enum status st = compare_with_own_kernels(c, true, queue);
+    bool *has_checked = &c->has_checked[masks.documents][masks.window];
+    if (*has_checked || (masks.documents && !cudnn_attention_plans_has_varlen(&c->plans)))
+        return STATUS_OK;
+    *has_checked = true;
+    enum status st = compare_with_own_kernels(c, masks, queue);
     if (st && st != STATUS_UNSUPPORTED && st != STATUS_MEMORY) return st;
     if (st)
         log_line(LOG_WARN,
-                 "attention with documents uses our own kernels, at about half of cuDNN's speed: "
-                 "%s",
+                 "attention with %s uses our own kernels, at about half of cuDNN's speed: %s",
+                 !masks.window     ? "documents"
+                 : masks.documents ? "documents and a sliding window"
+                                   : "a sliding window",
                  status_message());
-    c->plans.rejects_documents = st != STATUS_OK;
+    c->plans.rejects[masks.documents][masks.window] = st != STATUS_OK;
     return STATUS_OK;
 }
 
@@ -193,7 +198,7 @@ struct sdpa_call {
     int64_t ids[ATTENTION_TENSOR_COUNT];
     void *pointers[ATTENTION_TENSOR_COUNT];
     void *workspace;
-    float scale, mask_value, one;
+    float scale, mask_value, window, one;
 };
 
 /* NULL: the graph does not have the tensor. */
@@ -217,11 +222,13 @@ static void open_call(struct sdpa_call *call, struct cudnn_attention *c, const s
                                .queue = queue,
                                .scale = p->key.shape.scale,
                                .mask_value = -FLT_MAX,
+                               .window = (float)p->key.shape.window,
                                .one = 1};
     call->workspace = alloc_scratch(call, p->plan.workspace);
     bind_tensor(call, ATTENTION_SCALE, &call->scale);
     if (p->key.shape.causal || p->key.varlen)
         bind_tensor(call, ATTENTION_MASK_VALUE, &call->mask_value);
+    if (p->key.shape.window) bind_tensor(call, ATTENTION_WINDOW, &call->window);
     if (p->key.backward) bind_tensor(call, ATTENTION_ONE, &call->one);
     size_t tokens = cudnn_attention_plans_tokens(p);
     for (int id = 0; id < ATTENTION_TENSOR_COUNT; id++) {

@@ -15,6 +15,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "backends/gpu/attention_check.h"
 #include "base/text.h"
 #include "ops/attention.h"
 #include "tensor/queue.h"
@@ -41,10 +42,11 @@ void cudnn_attention_limit(struct cudnn_attention *c, size_t max_bytes);
  * UNSUPPORTED: cuDNN compiles no graph, for example because it does not find NVRTC, or the results
  * differ. */
 enum status cudnn_attention_check(struct cudnn_attention *c, struct queue *queue);
-/* The first time compares attention with documents, too, if cuDNN has it for this device; if that
- * fails, logs a warning and leaves it to our own kernels from then on.
+/* The first time compares attention with these masks, too, if cuDNN has them for this device; if
+ * that fails, logs a warning and leaves it to our own kernels from then on.
  * DEVICE: the device fails. */
-enum status cudnn_attention_check_documents(struct cudnn_attention *c, struct queue *queue);
+enum status cudnn_attention_check_masks(struct cudnn_attention *c, struct attention_masks masks,
+                                        struct queue *queue);
 
 /* *done: whether cuDNN computes it.  During a sizing pass: builds the plan and reserves scratch;
  * bounds that are not NULL announce a document mask. */

@@ -138,13 +138,27 @@ static cudnn_tensor causal_mask(const struct sdpa_builder *b, cudnn_tensor x)
     return apply_mask(b, x, compare(b, GRAPH_CMP_GE, query, key));
 }
 
-/* scale q k^T, with the padding mask of varlen. */
+/* Masks keys `window` or more tokens before the query. */
+static cudnn_tensor window_mask(const struct sdpa_builder *b, cudnn_tensor x)
+{
+    cudnn_tensor query = gen_index(b, x, 2, GRAPH_F32), key = gen_index(b, x, 3, GRAPH_F32);
+    cudnn_tensor end = pointwise(b, GRAPH_ADD, key, scalar(b, ATTENTION_WINDOW), b->scores);
+    return apply_mask(b, x, compare(b, GRAPH_CMP_GT, end, query));
+}
+
+static cudnn_tensor apply_masks(const struct sdpa_builder *b, cudnn_tensor x)
+{
+    if (b->a->varlen) x = padding_mask(b, x);
+    if (b->a->causal) x = causal_mask(b, x);
+    return b->a->window ? window_mask(b, x) : x;
+}
+
+/* scale q k^T */
 static cudnn_tensor build_scores(const struct sdpa_builder *b, cudnn_tensor q, cudnn_tensor k)
 {
     cudnn_tensor qk = cudnn_graph_virtual(b->g, GRAPH_F32, b->scores);
     cudnn_graph_matmul(b->g, q, k, qk, (struct cudnn_lengths){.m = b->lengths, .n = b->lengths});
-    cudnn_tensor x = pointwise(b, GRAPH_MUL, qk, b->scale, b->scores);
-    return b->a->varlen ? padding_mask(b, x) : x;
+    return pointwise(b, GRAPH_MUL, qk, b->scale, b->scores);
 }
 
 static void build_forward(const struct sdpa_builder *b)
@@ -154,8 +168,7 @@ static void build_forward(const struct sdpa_builder *b)
     cudnn_tensor v = tensor(b, ATTENTION_V, GRAPH_BF16, &b->kv);
     cudnn_tensor out = tensor(b, ATTENTION_OUT, GRAPH_BF16, &b->out);
     cudnn_tensor lse = tensor(b, ATTENTION_LSE, GRAPH_F32, &b->lse);
-    cudnn_tensor x = build_scores(b, q, k);
-    if (b->a->causal) x = causal_mask(b, x);
+    cudnn_tensor x = apply_masks(b, build_scores(b, q, k));
     cudnn_tensor max = cudnn_graph_virtual(b->g, GRAPH_F32, b->row_stats);
     cudnn_graph_reduce_max(b->g, x, max);
     x = pointwise(b, GRAPH_SUB, x, max, b->scores);
@@ -247,8 +260,7 @@ static void build_backward(const struct sdpa_builder *b)
     cudnn_tensor delta = build_delta(b, dout, out);
 
     cudnn_tensor x = pointwise(b, GRAPH_SUB, build_scores(b, q, k), lse, b->scores);
-    if (b->a->causal) x = causal_mask(b, x);
-    cudnn_tensor probs = pointwise(b, GRAPH_EXP, x, NULL, b->scores);
+    cudnn_tensor probs = pointwise(b, GRAPH_EXP, apply_masks(b, x), NULL, b->scores);
     build_kv_gradient(b, transpose(b, probs), dout, ATTENTION_DV, ATTENTION_DV_FULL);
 
     cudnn_tensor dprobs = cudnn_graph_virtual(b->g, GRAPH_F32, b->scores);

@@ -18,6 +18,7 @@ struct cudnn_attention_graph {
     int64_t q_stride, kv_stride, out_stride;
     int total_heads;
     bool causal;
+    int window;  /* causal: keys that a query attends to, its own included; 0: all */
     bool varlen; /* ragged: rows are packed sequences of any length */
     bool backward, deterministic;
 };
@@ -36,6 +37,7 @@ enum attention_tensor {
     ATTENTION_DV,
     ATTENTION_SCALE,      /* float in host memory */
     ATTENTION_MASK_VALUE, /* float in host memory: the score of a masked pair */
+    ATTENTION_WINDOW,     /* float in host memory: the window */
     ATTENTION_ONE,        /* float in host memory: 1 */
     ATTENTION_DELTA,      /* scratch, laid out as lse: rowsum(dout * out) */
     ATTENTION_DQ_ACCUM,   /* scratch, f32; unless deterministic */

@@ -50,7 +50,8 @@ static bool is_supported(const struct cudnn_attention_plans *c, const struct sdp
     if (!supports_shape(&key->shape)) return false;
     if (is_blackwell && key->backward && c->deterministic && c->version < MIN_VERSION_BLACKWELL)
         return false;
-    return !key->varlen || (cudnn_attention_plans_has_varlen(c) && !c->rejects_documents);
+    if (key->varlen && !cudnn_attention_plans_has_varlen(c)) return false;
+    return !c->rejects[key->varlen][key->shape.window > 0];
 }
 
 static struct cudnn_attention_graph graph_of(const struct cudnn_attention_plans *c,
@@ -67,6 +68,7 @@ static struct cudnn_attention_graph graph_of(const struct cudnn_attention_plans 
                                       .out_stride = (int64_t)a->H * a->K,
                                       .total_heads = a->H,
                                       .causal = a->causal,
+                                      .window = a->window,
                                       .varlen = key->varlen,
                                       .backward = key->backward,
                                       .deterministic = c->deterministic};
@@ -207,7 +209,8 @@ static bool is_same_key(const struct sdpa_key *x, const struct sdpa_key *y)
     const struct attention *a = &x->shape, *b = &y->shape;
     return x->varlen == y->varlen && x->backward == y->backward && a->B == b->B && a->T == b->T &&
            a->H == b->H && a->G == b->G && a->K == b->K && a->q_stride == b->q_stride &&
-           a->kv_stride == b->kv_stride && a->causal == b->causal && a->scale == b->scale;
+           a->kv_stride == b->kv_stride && a->causal == b->causal && a->window == b->window &&
+           a->scale == b->scale;
 }
 
 const struct sdpa_plan *cudnn_attention_plans_find(struct cudnn_attention_plans *c,

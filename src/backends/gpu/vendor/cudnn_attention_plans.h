@@ -32,9 +32,9 @@ struct cudnn_attention_plans {
     int capability; /* compute capability, 90 for 9.0 */
     size_t version; /* of cuDNN */
     bool deterministic;
-    size_t max_bytes;       /* of a deterministic backward */
-    bool is_quiet;          /* log no plans */
-    bool rejects_documents; /* have no plans with documents */
+    size_t max_bytes;   /* of a deterministic backward */
+    bool is_quiet;      /* log no plans */
+    bool rejects[2][2]; /* have no plans for masks [with documents][with a window] */
     struct sdpa_plan *newest;
 };
 

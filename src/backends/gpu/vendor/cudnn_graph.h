@@ -28,6 +28,7 @@ enum graph_pointwise {
     GRAPH_GEN_INDEX, /* the element's index along an axis */
     GRAPH_CMP_LT,
     GRAPH_CMP_GE,
+    GRAPH_CMP_GT,
     GRAPH_AND,
     GRAPH_SELECT, /* x where `mask`, else b */
     GRAPH_POINTWISE_COUNT

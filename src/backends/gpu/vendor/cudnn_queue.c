@@ -30,14 +30,15 @@ static enum status open_on_queue(struct queue *queue, struct cudnn_attention **o
     return STATUS_OK;
 }
 
-/* The first sizing pass with a document mask checks attention with documents. */
+/* The first sizing pass with a document mask or a sliding window checks attention with these. */
 static enum status find_library(struct queue *queue, const struct attention *a,
                                 const int32_t *start_BT, struct cudnn_attention **out)
 {
     *out = NULL;
     if (a->dtype != BF16) return STATUS_OK; /* opening and checking it would take a second */
     TRY(open_on_queue(queue, out));
-    if (*out && start_BT && queue->sizing) TRY(cudnn_attention_check_documents(*out, queue));
+    struct attention_masks masks = {.documents = start_BT, .window = a->window};
+    if (*out && queue->sizing) TRY(cudnn_attention_check_masks(*out, masks, queue));
     return STATUS_OK;
 }
 
@@ -67,7 +68,9 @@ enum status GPU_NAME(vendor_attention_check)(struct queue *queue)
 {
     struct cudnn_attention *c;
     TRY(open_checked(queue, &c));
-    enum status st = cudnn_attention_check_documents(c, queue);
+    enum status st = STATUS_OK;
+    for (int i = 1; i < 4 && !st; i++)
+        st = cudnn_attention_check_masks(c, (struct attention_masks){i & 1, i & 2}, queue);
     cudnn_attention_close(c);
     return st;
 }

@@ -71,7 +71,7 @@ TEST(documents_have_plans_from_a_capability_and_a_version_on_unless_they_are_rej
     c.capability = 120;
     CHECK(!cudnn_attention_plans_has_varlen(&c));
     struct sdpa_key key = key_of(1, 256, false);
-    key.varlen = true, c.capability = 90, c.rejects_documents = true;
+    key.varlen = true, c.capability = 90, c.rejects[true][false] = true;
     CHECK(!cudnn_attention_plans_find(&c, &key, true) && !c.newest);
 }
 
@@ -115,6 +115,38 @@ TEST(documents_use_the_engine_without_ds_if_dk_and_dv_of_every_query_head_fit)
         CHECK((p != NULL) == fits);
         CHECK(!p || (p->plan.engine == 5 && p->plan.workspace < MIB && p->graph.G == 8));
         CHECK(!cudnn_attention_graph_scratch(&c.newest->graph, ATTENTION_DQ_ACCUM, 8192));
+        close_plans(&c);
+    }
+}
+
+/* In every case that has a plan without a window. */
+TEST(sliding_windows_have_plans_of_their_own)
+{
+    static const struct {
+        int capability;
+        bool deterministic, varlen, backward;
+    } rows[] = {{90, true, false, false},  {90, true, false, true},   {90, false, false, true},
+                {90, true, true, false},   {90, false, true, true},   {80, true, false, false},
+                {80, true, false, true},   {100, true, false, false}, {100, true, false, true},
+                {100, false, false, true}, {100, true, true, false},  {100, true, true, true},
+                {100, false, true, true}};
+    skip_before_cudnn_9_18_1();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct cudnn_attention_plans c =
+            open_plans(rows[i].capability, rows[i].deterministic, (size_t)1 << 30);
+        struct sdpa_key all = key_of(1, 1024, rows[i].backward), key;
+        all.varlen = rows[i].varlen;
+        key = all, key.shape.window = 100;
+        const struct sdpa_plan *p = cudnn_attention_plans_find(&c, &key, true);
+        if (!p) print_error("row %zu: no plan with a window\n", i);
+        CHECK(p && p->graph.window == 100);
+        CHECK(!cudnn_attention_plans_find(&c, &all, false));
+        const struct sdpa_plan *other = cudnn_attention_plans_find(&c, &all, true);
+        CHECK(other && other->plan.engine == p->plan.engine);
+        CHECK(other->plan.workspace == p->plan.workspace);
+        c.rejects[rows[i].varlen][true] = true;
+        CHECK(!cudnn_attention_plans_find(&c, &key, true));
+        CHECK(cudnn_attention_plans_find(&c, &all, true) == other);
         close_plans(&c);
     }
 }
