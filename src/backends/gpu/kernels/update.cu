@@ -251,13 +251,25 @@ static __device__ unsigned find_part(const struct adamw_table &t, unsigned chunk
     return low;
 }
 
+/* The kernel's first argument where the launch stored it.  hipcc of LLVM 15 copies an argument with
+ * a variable index to the private memory of every thread. */
+template <typename T> static __device__ const T &first_argument(const T &x)
+{
+#if defined(GPU_HIP)
+    return *(const T *)__builtin_amdgcn_kernarg_segment_ptr();
+#else
+    return x;
+#endif
+}
+
 /* A block takes chunks of any parts.  WIDE: the buffers are aligned, and so are the vectors of
  * parts that begin at a multiple of WIDTH. */
 template <int WIDTH, typename M, typename G, typename T, bool SPLIT, bool WIDE>
 __global__ static void __launch_bounds__(BLOCK)
-    adamw_kernel(struct adamw_common r, const __grid_constant__ struct adamw_table t,
+    adamw_kernel(const __grid_constant__ struct adamw_table argument, struct adamw_common r,
                  struct adamw_buffers b)
 {
+    const struct adamw_table &t = first_argument(argument);
     for (unsigned chunk = blockIdx.x; chunk < t.chunks; chunk += gridDim.x) {
         const unsigned index = find_part(t, chunk), in_part = chunk - t.parts[index].first_chunk;
         const unsigned end = index + 1 < t.num_parts ? t.parts[index + 1].first_chunk : t.chunks;
@@ -286,9 +298,9 @@ static enum status launch_adamw(const struct adamw_common &r, const struct adamw
                 is_aligned(b.copy) && is_aligned(b.low);
     unsigned grid = t.chunks < max_grid ? t.chunks : max_grid;
     if (wide)
-        LAUNCH((adamw_kernel<WIDTH, M, G, T, SPLIT, true>), grid, BLOCK, 0, queue, r, t, b);
+        LAUNCH((adamw_kernel<WIDTH, M, G, T, SPLIT, true>), grid, BLOCK, 0, queue, t, r, b);
     else
-        LAUNCH((adamw_kernel<WIDTH, M, G, T, SPLIT, false>), grid, BLOCK, 0, queue, r, t, b);
+        LAUNCH((adamw_kernel<WIDTH, M, G, T, SPLIT, false>), grid, BLOCK, 0, queue, t, r, b);
     return STATUS_OK;
 }
 
