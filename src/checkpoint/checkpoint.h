@@ -144,8 +144,8 @@ enum status checkpoint_locate(const char *path, int64_t step, const struct comm 
                               char **folder);
 
 /* Whether the folder is a checkpoint of ours, rather than another program's.  If it is, verifies
- * every byte against its manifest; the ranks share the work.  DATA: damaged or never finished. */
-enum status checkpoint_check_native(const char *folder, const struct comm *world, bool *ours);
+ * every byte against its manifest.  DATA: damaged or never finished. */
+enum status checkpoint_check_native(const char *folder, bool *ours);
 
 /* Adds to a DATA failure of step-N what the user can do: the command that finds all damage, and the
  * checkpoint before it, if any.  Returns `st`, on this rank alone. */
@@ -167,13 +167,15 @@ struct load_rules {
     bool resumes; /* a run's own checkpoint: exclude only parts, as its start excluded tensors */
 };
 
-/* Fills the buffers of `state` from a checkpoint of ours (verified against its manifest), a Hugging
- * Face Llama folder (safetensors or pytorch_model.bin (pytorch_bin.h); any float dtype; sharded,
- * tied or not), or torch files of any kind (torch_files.h).  With rules (NULL: everything must be
- * loaded) rank 0 logs which tensors are loaded.
+/* Fills the buffers of `state` from a checkpoint of ours (the files that it uses are verified while
+ * they are read: chunk_reader.h), a Hugging Face Llama folder (safetensors or pytorch_model.bin
+ * (pytorch_bin.h); any float dtype; sharded, tied or not), or torch files of any kind
+ * (torch_files.h).  With rules (NULL: everything must be loaded) rank 0 logs which tensors are
+ * loaded.
  * Tied     An untied model's head is a copy of a tied one's embedding.  A tied model leaves out a
  *          head that equals the embedding, or that is excluded.
- * Values   They are checked while they are read (model/value_check.h).
+ * Values   They are checked while they are read (model/value_check.h).  After a failure the buffers
+ *          hold anything.
  * DATA: a tensor has a value that is NaN, infinite, absurdly large or a negative second moment, or
  * a checksum does not match; the message has name and position.
  * CONFIG: the model there lacks a tensor, has other heads, another vocabulary or other shapes, or a

@@ -87,7 +87,7 @@ static enum status open_source(struct conversion_source *o, const struct convers
                              : file_join(config_folder, "config.json");
     bool native;
     enum status st = STATUS_OK;
-    TRY_OUT(checkpoint_advise(folder, checkpoint_check_native(folder, comm_self(), &native)));
+    TRY_OUT(checkpoint_advise(folder, checkpoint_check_native(folder, &native)));
     TRY_OUT(c->config ? hf_config_read(config, &o->shape)
                       : checkpoint_read_shape(folder, &o->shape));
     if (c->sets_rope) set_rope(&o->shape.scaling, c->rope_factor);

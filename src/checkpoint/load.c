@@ -3,6 +3,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/chunk_reader.h"
 #include "checkpoint/interop/model_files.h"
 #include "checkpoint/interop/nxdt.h"
 #include "checkpoint/manifest.h"
@@ -13,106 +14,281 @@
 
 #include <stdlib.h>
 
-/* Checks what was just read of a tensor: elements [run->first, run->first + n). */
-static enum status check_values(const struct tensor_origins *o, const struct shard_run *run,
-                                enum value_kind kind, enum dtype dtype, const void *x)
-{
-    size_t bad = value_check_find(kind, dtype, x, run->count);
-    if (bad == run->count) return STATUS_OK;
-    float value = dtype == F32 ? ((const float *)x)[bad] : bf16_to_f32(((const bf16 *)x)[bad]);
-    return value_check_fail(STATUS_DATA, o->files->folder,
-                            &(struct bad_element){.kind = kind,
-                                                  .tensor = &o->layout->tensors[run->tensor],
-                                                  .element = run->first + bad,
-                                                  .value = (double)value});
-}
+enum {
+    VALUES = 1 << 20, /* elements that pass through `values` at a time */
+    MAPPED = 1 << 18, /* elements that are read from a mapped file at a time */
+    MAX_RUNS = 8,     /* of a tensor; more are too short for reads of their own */
+};
 
-enum { CHUNK = 1 << 18 }; /* elements that are read at a time */
-
-/* A flat buffer that is being loaded.  `values`: f32 that a chunk passes through; NULL: it is read
- * in place. */
+/* A flat buffer that is being loaded.  `is_staged`: f32 passes through `values` into it; else it is
+ * read in place. */
 struct destination {
     enum value_kind kind;
     struct store store;
-    float *values;
+    bool is_staged;
 };
 
-/* Reads a run of this rank's shard, and checks the values while they are in the cache. */
-static enum status read_run(struct tensor_origins *o, const struct shard_run *p,
-                            const struct destination *d)
+/* How the elements are read. */
+static enum dtype read_dtype(const struct destination *d)
 {
-    const struct store *to = &d->store;
-    enum dtype dtype = d->values ? F32 : to->dtype;
-    for (size_t done = 0, n; done < p->count; done += n) {
-        n = p->count - done < CHUNK ? p->count - done : CHUNK;
-        struct shard_run part = {p->tensor, p->first + done, n, p->at + done};
-        void *x = d->values ? d->values : element(to->x, part.at, dtype);
-        TRY(tensor_reader_read(&o->readers[p->tensor], part.first, n, dtype, x));
-        TRY(check_values(o, &part, d->kind, dtype, x));
-        if (d->values) TRY(store_write(to, part.at, n, d->values));
+    return d->is_staged ? F32 : d->store.dtype;
+}
+
+/* A run of this rank's shard, and where it is in the files. */
+struct extent {
+    size_t file; /* of the chunk reader */
+    uint64_t at;
+    const struct safetensors *of;
+    const struct safetensors_tensor *tensor;
+    const struct destination *to;
+    struct shard_run run;
+};
+
+/* A load on one rank.  Runs are collected, sorted by their place in the files, and read. */
+struct loading {
+    const char *folder;
+    const struct layout *layout;
+    const struct shard *shard;
+    struct chunk_reader reader;
+    struct destination to[VALUE_KINDS];
+    struct extent *extents; /* owned, as is all that follows */
+    size_t num_extents;
+    struct model_files moments, ema;
+    struct arena values_memory, scratch_memory;
+    float *values; /* pinned if a GPU copies from them */
+    void *scratch;
+    struct failure bad_value; /* the first; checksums come before it, as they say why */
+};
+
+static enum status loading_open(struct loading *l, const char *folder,
+                                const struct checkpoint_state *s, bool native)
+{
+    *l = (struct loading){.folder = folder, .layout = s->layout, .shard = s->shard};
+    TRY(chunk_reader_open(&l->reader, folder, native, s->world));
+    return STATUS_OK;
+}
+
+static void loading_close(struct loading *l)
+{
+    arena_release(&l->values_memory);
+    arena_release(&l->scratch_memory);
+    model_files_close(&l->moments);
+    model_files_close(&l->ema);
+    free(l->extents);
+    chunk_reader_close(&l->reader);
+}
+
+/* Notes that element `bad` of a run, whose elements were read to x, is not a value of its kind. */
+static void save_bad_value(struct loading *l, const struct shard_run *run,
+                           const struct destination *d, const void *x, size_t bad)
+{
+    float value =
+        read_dtype(d) == F32 ? ((const float *)x)[bad] : bf16_to_f32(((const bf16 *)x)[bad]);
+    const struct bad_element element = {.kind = d->kind,
+                                        .tensor = &l->layout->tensors[run->tensor],
+                                        .element = run->first + bad,
+                                        .value = (double)value};
+    if (!l->bad_value.status)
+        status_save(&l->bad_value, value_check_fail(STATUS_DATA, l->folder, &element));
+}
+
+/* Elements of a run that are read at once. */
+struct piece {
+    const struct extent *extent;
+    enum dtype dtype;
+    void *x;
+    size_t bad; /* the first bad value; SIZE_MAX: none */
+};
+
+static void convert(enum safetensors_dtype from, const void *bytes, size_t n, enum dtype dtype,
+                    void *x)
+{
+    enum { BATCH = 4096 };
+    float batch[BATCH];
+    if (dtype == F32) {
+        safetensors_to_f32(from, bytes, n, x);
+        return;
+    }
+    for (size_t at = 0; at < n; at += BATCH) {
+        size_t len = n - at < BATCH ? n - at : BATCH;
+        safetensors_to_f32(from, (const unsigned char *)bytes + at * safetensors_dtype_bytes(from),
+                           len, batch);
+        safetensors_from_f32(batch, len, SAFETENSORS_BF16, (bf16 *)x + at);
+    }
+}
+
+/* Converts a part, and checks the values while they are in the cache. */
+static void take_part(void *context, uint64_t at, const void *bytes, size_t len)
+{
+    struct piece *p = context;
+    enum safetensors_dtype from = p->extent->tensor->dtype;
+    size_t first = at / safetensors_dtype_bytes(from), n = len / safetensors_dtype_bytes(from);
+    void *x = element(p->x, first, p->dtype);
+    if (x != bytes) convert(from, bytes, n, p->dtype, x);
+    size_t bad = value_check_find(p->extent->to->kind, p->dtype, x, n);
+    if (bad == n) return;
+#pragma omp critical(load_piece)
+    if (first + bad < p->bad) p->bad = first + bad;
+}
+
+/* Reads `run`, a part of the extent's. */
+static enum status read_piece(struct loading *l, const struct extent *e,
+                              const struct shard_run *run)
+{
+    const struct destination *d = e->to;
+    struct piece p = {.extent = e, .dtype = read_dtype(d), .bad = SIZE_MAX};
+    enum safetensors_dtype from = e->tensor->dtype;
+    size_t each = safetensors_dtype_bytes(from);
+    bool is_direct = from == (p.dtype == F32 ? SAFETENSORS_F32 : SAFETENSORS_BF16);
+    p.x = d->is_staged ? l->values : element(d->store.x, run->at, p.dtype);
+    const struct chunk_target target = {is_direct ? p.x : NULL, take_part, &p};
+    uint64_t at = e->at + (run->first - e->run.first) * each;
+    enum status st = chunk_reader_read(&l->reader, e->file, at, run->count * each, &target);
+    TRY(file_map_check_after(&e->of->map, st));
+    if (p.bad != SIZE_MAX) save_bad_value(l, run, d, p.x, p.bad);
+    if (d->is_staged) TRY(store_write(&d->store, run->at, run->count, l->values));
+    return STATUS_OK;
+}
+
+static enum status read_extent(struct loading *l, const struct extent *e)
+{
+    size_t most = e->to->is_staged ? VALUES : CHUNK_READER_MOST / sizeof(double);
+    for (size_t done = 0, n; done < e->run.count; done += n) {
+        n = e->run.count - done < most ? e->run.count - done : most;
+        const struct shard_run part = {e->run.tensor, e->run.first + done, n, e->run.at + done};
+        TRY(read_piece(l, e, &part));
     }
     return STATUS_OK;
 }
 
-/* Fills this rank's shard of the tensors that have an origin in the files.  What a GPU copies is
- * read into pinned memory.  In host memory only INT8 passes through scratch. */
-static enum status load_buffer(struct tensor_origins *o, const struct shard *shard,
-                               enum value_kind kind, struct store flat)
+static int compare_extents(const void *a, const void *b)
 {
-    const struct allocator *shared = queue_shared_allocator(flat.queue);
-    struct destination d = {.kind = kind, .store = flat};
-    struct arena memory = {0};
-    struct tensor_reader *last = NULL;
-    enum status st = STATUS_OK;
-    size_t scratch = flat.dtype == INT8 || (shared && flat.dtype != F32) ? STORE_SCRATCH_BYTES : 0;
-    if (shared || flat.low || flat.dtype == INT8) {
-        TRY_OUT(arena_init(&memory, CHUNK * sizeof *d.values + scratch, shared));
-        d.values = arena_alloc(&memory, CHUNK, sizeof *d.values);
-        if (scratch) d.store.scratch = arena_alloc(&memory, scratch, 1);
-    }
-    for (size_t i = 0; i < shard->count; i++) {
-        const struct shard_run *p = &shard->runs[i];
-        struct tensor_reader *r = &o->readers[p->tensor];
-        if (!tensor_reader_is_open(r)) continue;
-        if (last && last != r) tensor_reader_close(last);
-        last = r;
-        TRY_OUT(read_run(o, p, &d));
-        activity_tick_io();
-    }
-    if (last) tensor_reader_close(last);
-out:
-    arena_release(&memory);
-    return st;
+    const struct extent *x = a, *y = b;
+    if (x->file != y->file) return x->file < y->file ? -1 : 1;
+    return (x->at > y->at) - (x->at < y->at);
 }
 
-static enum status load_moment(const struct model_files *files, const struct checkpoint_state *s,
-                               enum tensor_kind kind, const struct tensor_rules *rules)
+/* In the files' order, so that the checksum of a chunk with the end of one tensor and the beginning
+ * of another is known, too. */
+static enum status read_extents(struct loading *l)
+{
+    if (l->num_extents) qsort(l->extents, l->num_extents, sizeof *l->extents, compare_extents);
+    for (size_t i = 0; i < l->num_extents; i++) TRY(read_extent(l, &l->extents[i]));
+    return STATUS_OK;
+}
+
+/* Whether a tensor's bytes are its values, so that the chunk reader can read them. */
+static bool find_bytes(struct loading *l, const struct tensor_reader *r, struct extent *e)
+{
+    if (!r->file || r->scale.tensor) return false;
+    enum safetensors_dtype dtype = r->tensor->dtype;
+    uint64_t at = r->file->data + r->tensor->begin;
+    *e = (struct extent){.of = r->file, .tensor = r->tensor, .at = at};
+    return (dtype == SAFETENSORS_F32 || dtype == SAFETENSORS_BF16 || dtype == SAFETENSORS_F16 ||
+            dtype == SAFETENSORS_F64) &&
+           at % safetensors_dtype_bytes(dtype) == 0 &&
+           chunk_reader_use(&l->reader, r->file->path, r->file->map.size, &e->file);
+}
+
+static void add_extent(struct loading *l, const struct extent *tensor, const struct shard_run *run,
+                       const struct destination *d)
+{
+    l->extents = heap_grow(l->extents, l->num_extents + 1, sizeof *l->extents);
+    struct extent *e = &l->extents[l->num_extents++];
+    *e = *tensor;
+    e->at += run->first * safetensors_dtype_bytes(e->tensor->dtype);
+    e->to = d, e->run = *run;
+}
+
+/* Reads a run from a mapped file, of any format. */
+static enum status read_mapped(struct loading *l, struct tensor_reader *r,
+                               const struct shard_run *p, const struct destination *d)
+{
+    enum dtype dtype = read_dtype(d);
+    for (size_t done = 0, n; done < p->count; done += n) {
+        n = p->count - done < MAPPED ? p->count - done : MAPPED;
+        struct shard_run part = {p->tensor, p->first + done, n, p->at + done};
+        void *x = d->is_staged ? l->values : element(d->store.x, part.at, dtype);
+        TRY(tensor_reader_read(r, part.first, n, dtype, x));
+        size_t bad = value_check_find(d->kind, dtype, x, n);
+        if (bad < n) save_bad_value(l, &part, d, x, bad);
+        if (d->is_staged) TRY(store_write(&d->store, part.at, n, l->values));
+    }
+    return STATUS_OK;
+}
+
+/* What a GPU copies is read into pinned memory.  In host memory only INT8 needs scratch. */
+static enum status alloc_values(struct loading *l, struct destination *d)
+{
+    const struct store *s = &d->store;
+    const struct allocator *shared = queue_shared_allocator(s->queue);
+    d->is_staged = shared || s->low || s->dtype == INT8;
+    if (d->is_staged && !l->values) {
+        TRY(arena_init(&l->values_memory, VALUES * sizeof *l->values, shared));
+        l->values = arena_alloc(&l->values_memory, VALUES, sizeof *l->values);
+    }
+    bool needs_scratch = s->dtype == INT8 || (shared && s->dtype != F32);
+    if (needs_scratch && !l->scratch) {
+        TRY(arena_init(&l->scratch_memory, STORE_SCRATCH_BYTES, shared));
+        l->scratch = arena_alloc(&l->scratch_memory, STORE_SCRATCH_BYTES, 1);
+    }
+    if (needs_scratch) d->store.scratch = l->scratch;
+    return STATUS_OK;
+}
+
+/* Reads this rank's shard of the tensors that have an origin in the files, or adds it to the
+ * extents; `o` may be released then, but the files stay open. */
+static enum status load_buffer(struct loading *l, const struct tensor_origins *o,
+                               enum value_kind kind, struct store flat)
+{
+    struct destination *d = &l->to[kind];
+    const struct shard *shard = l->shard;
+    *d = (struct destination){.kind = kind, .store = flat};
+    TRY(alloc_values(l, d));
+    for (size_t f = 0, file; f < o->files->count; f++) /* all ranks note the same files */
+        chunk_reader_use(&l->reader, o->files->files[f].path, o->files->files[f].map.size, &file);
+    for (size_t i = 0, end; i < shard->count; i = end) {
+        const struct shard_run *p = &shard->runs[i];
+        struct tensor_reader *r = &o->readers[p->tensor];
+        struct extent tensor;
+        for (end = i + 1; end < shard->count && shard->runs[end].tensor == p->tensor; end++) {
+        }
+        if (!tensor_reader_is_open(r)) continue;
+        bool is_mapped = end - i > MAX_RUNS || !find_bytes(l, r, &tensor);
+        for (size_t k = i; k < end; k++)
+            if (is_mapped)
+                TRY(read_mapped(l, r, &shard->runs[k], d));
+            else
+                add_extent(l, &tensor, &shard->runs[k], d);
+        if (is_mapped) tensor_reader_close(r);
+        activity_tick_io();
+    }
+    return STATUS_OK;
+}
+
+/* Finds the tensors of a kind other than the weights, and loads them. */
+static enum status load_kind(struct loading *l, const struct model_files *files,
+                             enum value_kind kind, struct store to,
+                             const struct tensor_rules *rules)
 {
     struct tensor_origins o;
-    bool is_first = kind == TENSOR_EXP_AVG;
-    struct store to = is_first ? checkpoint_exp_avg(s) : checkpoint_exp_avg_sq(s);
-    TRY(tensor_origins_find(&o, files, s->layout, tensor_name_suffix(kind), rules));
-    enum status st = load_buffer(&o, s->shard, is_first ? VALUE_EXP_AVG : VALUE_EXP_AVG_SQ, to);
+    const char *suffix = kind == VALUE_EMA       ? ""
+                         : kind == VALUE_EXP_AVG ? tensor_name_suffix(TENSOR_EXP_AVG)
+                                                 : tensor_name_suffix(TENSOR_EXP_AVG_SQ);
+    TRY(tensor_origins_find(&o, files, l->layout, suffix, rules));
+    enum status st = load_buffer(l, &o, kind, to);
     tensor_origins_release(&o);
     return st;
 }
 
 /* Loads the weights' moving average, if the folder has it. */
-static enum status load_ema(const char *folder, const struct checkpoint_state *s,
+static enum status load_ema(struct loading *l, const struct checkpoint_state *s,
                             const struct tensor_rules *rules, bool *found)
 {
-    struct model_files files;
-    struct tensor_origins o = {0};
-    TRY(model_files_open_ema(&files, folder));
-    enum status st = STATUS_OK;
-    *found = !model_files_are_empty(&files);
-    if (!*found) goto out;
-    TRY_OUT(tensor_origins_find(&o, &files, s->layout, "", rules));
-    TRY_OUT(load_buffer(&o, s->shard, VALUE_EMA, checkpoint_ema(s)));
-out:
-    tensor_origins_release(&o);
-    model_files_close(&files);
-    return st;
+    TRY(model_files_open_ema(&l->ema, l->folder));
+    *found = !model_files_are_empty(&l->ema);
+    if (*found) TRY(load_kind(l, &l->ema, VALUE_EMA, checkpoint_ema(s), rules));
+    return STATUS_OK;
 }
 
 /* Reads step and trainer's state from state.json, or from torch files. */
@@ -139,25 +315,29 @@ out:
     return st;
 }
 
-enum status checkpoint_check_native(const char *folder, const struct comm *world, bool *native)
+/* Rank 0 looks. */
+static enum status agree_on_native(const char *folder, const struct comm *world, bool *native)
 {
     int64_t answer = 0;
-    enum status st = world->rank == 0 ? find_manifest(folder, &answer) : STATUS_OK;
-    TRY(comm_agree(world, st));
+    TRY(comm_agree(world, world->rank ? STATUS_OK : find_manifest(folder, &answer)));
     TRY(comm_broadcast_bytes(world, 0, &answer, sizeof answer));
     *native = answer;
-    if (!*native) return STATUS_OK;
-    st = manifest_verify_part(folder, world->rank, world->size);
-    TRY(comm_agree(world, st));
+    return STATUS_OK;
+}
+
+enum status checkpoint_check_native(const char *folder, bool *native)
+{
+    TRY(agree_on_native(folder, comm_self(), native));
+    if (*native) TRY(manifest_verify(folder, NULL));
     return STATUS_OK;
 }
 
 /* Loads moments and training state.  Torch files without moments have neither. */
-static enum status load_training_state(const char *folder, const struct checkpoint_state *state,
+static enum status load_training_state(struct loading *l, const struct checkpoint_state *state,
                                        bool native, const struct tensor_rules *rules,
                                        struct checkpoint_found *found)
 {
-    struct model_files moments = {0};
+    const char *folder = l->folder;
     struct torch_state torch;
     enum status st = STATUS_OK;
     torch_state_init(&torch);
@@ -166,20 +346,19 @@ static enum status load_training_state(const char *folder, const struct checkpoi
                  "%s: NxD Training's optimizer state (ZeRO-1 shards in optim/) is not supported: "
                  "load only the weights with checkpoint.initial_load_model_only=true",
                  folder);
-    TRY_OUT(model_files_open_moments_any(&moments, folder, state->shape, &torch));
-    found->has_moments = !model_files_are_empty(&moments);
+    TRY_OUT(model_files_open_moments_any(&l->moments, folder, state->shape, &torch));
+    found->has_moments = !model_files_are_empty(&l->moments);
     if (!native && !found->has_moments) goto out;
     TRY_OUT(load_state(folder, &torch, found));
     if (!native && state->world->rank == 0) torch_state_log(&torch, folder);
     if (!state->exp_avg || !found->has_moments ||
         tensor_origins_excludes(rules->exclude, "optimizer"))
         goto out;
-    TRY_OUT(load_moment(&moments, state, TENSOR_EXP_AVG, rules));
-    TRY_OUT(load_moment(&moments, state, TENSOR_EXP_AVG_SQ, rules));
-    if (state->ema) TRY_OUT(load_ema(folder, state, rules, &found->has_ema));
+    TRY_OUT(load_kind(l, &l->moments, VALUE_EXP_AVG, checkpoint_exp_avg(state), rules));
+    TRY_OUT(load_kind(l, &l->moments, VALUE_EXP_AVG_SQ, checkpoint_exp_avg_sq(state), rules));
+    if (state->ema) TRY_OUT(load_ema(l, state, rules, &found->has_ema));
 out:
     torch_state_release(&torch);
-    model_files_close(&moments);
     return st;
 }
 
@@ -189,32 +368,43 @@ static bool is_resumed_whole(const struct weights_source *o, const struct checkp
     return s->exp_avg && tensor_origins_count(&o->origins, ORIGIN_FILE) == s->layout->num_tensors;
 }
 
-/* On this rank alone. */
-static enum status load_on_rank(const char *folder, const struct checkpoint_state *state,
-                                bool native, const struct load_rules *rules,
-                                struct checkpoint_found *found)
+/* Reads what is not read yet.  The end of a load on all ranks: `st` is that of its beginning. */
+static enum status finish_load(struct loading *l, const struct comm *world, enum status st)
 {
-    struct weights_source o;
-    enum status st = STATUS_OK;
+    if (!st) st = read_extents(l);
+    TRY(comm_agree(world, st));
+    TRY(chunk_reader_finish(&l->reader, world));
+    TRY(comm_agree(world, status_restore(&l->bad_value)));
+    return STATUS_OK;
+}
+
+/* On this rank alone. */
+static enum status load_on_rank(struct loading *l, struct weights_source *o,
+                                const struct checkpoint_state *state,
+                                const struct load_rules *rules, struct checkpoint_found *found)
+{
+    bool native = l->reader.has_checksums;
     bool log = state->world->rank == 0; /* one line is enough */
-    TRY_OUT(weights_source_open(&o, folder, state, rules, log));
-    if (log && rules && !is_resumed_whole(&o, state)) weights_source_log(&o);
-    TRY_OUT(weights_source_check_head(&o));
-    TRY_OUT(load_buffer(&o.origins, state->shard, VALUE_WEIGHT, checkpoint_weights(state)));
-    if (native || state->exp_avg)
-        TRY_OUT(load_training_state(folder, state, native, &o.rules, found));
-out:
-    weights_source_close(&o);
-    return st;
+    TRY(weights_source_open(o, l->folder, state, rules, log));
+    if (log && rules && !is_resumed_whole(o, state)) weights_source_log(o);
+    TRY(weights_source_check_head(o));
+    TRY(load_buffer(l, &o->origins, VALUE_WEIGHT, checkpoint_weights(state)));
+    if (native || state->exp_avg) TRY(load_training_state(l, state, native, &o->rules, found));
+    return STATUS_OK;
 }
 
 enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
                             const struct load_rules *rules, struct checkpoint_found *found)
 {
+    struct loading l;
+    struct weights_source o = {0};
     bool native;
     *found = (struct checkpoint_found){0};
-    TRY(checkpoint_check_native(folder, state->world, &native));
-    enum status st = comm_agree(state->world, load_on_rank(folder, state, native, rules, found));
+    TRY(agree_on_native(folder, state->world, &native));
+    enum status st = loading_open(&l, folder, state, native);
+    if (!st) st = finish_load(&l, state->world, load_on_rank(&l, &o, state, rules, found));
+    weights_source_close(&o);
+    loading_close(&l);
     if (!st) return STATUS_OK;
     json_free(found->state);
     *found = (struct checkpoint_found){0};
@@ -240,31 +430,33 @@ enum status checkpoint_read_state(const char *folder, const struct checkpoint_st
 {
     const struct tensor_rules rules = {0};
     const struct checkpoint_state only = {.shape = state->shape, .world = state->world};
+    struct loading l = {.folder = folder, .reader = {.fd = -1}};
     *found = (struct checkpoint_found){0};
-    enum status st = load_training_state(folder, &only, true, &rules, found);
+    enum status st = load_training_state(&l, &only, true, &rules, found);
+    loading_close(&l);
     if (!st) return STATUS_OK;
     json_free(found->state);
     *found = (struct checkpoint_found){0};
     return st;
 }
 
-static enum status load_weights_on_rank(const char *folder, const struct checkpoint_state *state,
-                                        enum dtype dtype, void *weights)
-{
-    struct weights_source o;
-    struct store to = {.x = weights, .dtype = dtype, .queue = state->queue};
-    enum status st = weights_source_open(&o, folder, state, NULL, state->world->rank == 0);
-    if (!st) st = load_buffer(&o.origins, state->shard, VALUE_WEIGHT, to);
-    weights_source_close(&o);
-    return st;
-}
-
 enum status checkpoint_load_weights(const char *folder, const struct checkpoint_state *state,
                                     enum dtype dtype, void *weights)
 {
-    TRY(checkpoint_check_native(folder, state->world, &(bool){false}));
-    TRY(comm_agree(state->world, load_weights_on_rank(folder, state, dtype, weights)));
-    return STATUS_OK;
+    const struct store to = {.x = weights, .dtype = dtype, .queue = state->queue};
+    struct weights_source o = {0};
+    struct loading l;
+    bool native;
+    TRY(agree_on_native(folder, state->world, &native));
+    enum status st = loading_open(&l, folder, state, native);
+    if (!st) {
+        st = weights_source_open(&o, folder, state, NULL, state->world->rank == 0);
+        if (!st) st = load_buffer(&l, &o.origins, VALUE_WEIGHT, to);
+        st = finish_load(&l, state->world, st);
+    }
+    weights_source_close(&o);
+    loading_close(&l);
+    return st;
 }
 
 static enum status check_tensor(const char *folder, struct model_tensor *t, float *chunk,
@@ -294,7 +486,7 @@ out:
 enum status checkpoint_check_values(const char *folder, bool moments)
 {
     struct model_files files;
-    float *chunk = heap(CHUNK * sizeof *chunk);
+    float *chunk = heap(MAPPED * sizeof *chunk);
     enum status st = STATUS_OK;
     for (int part = 0; part < (moments ? 1 : 2) && !st; part++) {
         st = part      ? model_files_open_ema(&files, folder)
@@ -302,7 +494,7 @@ enum status checkpoint_check_values(const char *folder, bool moments)
                        : model_files_open(&files, folder);
         for (size_t i = 0; !st && i < model_files_num_tensors(&files); i++) {
             struct model_tensor t = model_files_tensor(&files, i);
-            st = check_tensor(folder, &t, chunk, CHUNK);
+            st = check_tensor(folder, &t, chunk, MAPPED);
         }
         model_files_close(&files);
     }

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/progress.h"
+#include "formats/safetensors.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -293,69 +294,123 @@ enum status manifest_check(const char *folder, int64_t *step)
     return st;
 }
 
-/* Selects every parts-th chunk, counted across all files. */
-struct chunk_stride {
-    uint64_t next; /* chunks to skip before the next one */
-    uint64_t parts;
-};
-
-static bool is_next_due(struct chunk_stride *s)
+/* Parses the checksums of a file's chunks. */
+static enum status read_checksums(const char *folder, const struct json *file,
+                                  struct manifest_entry *e)
 {
-    bool due = s->next == 0;
-    s->next = due ? s->parts - 1 : s->next - 1;
-    return due;
-}
-
-/* A chunk of a file, and its checksum in the manifest. */
-struct listed_chunk {
-    uint64_t number;
-    size_t len;
-    const struct json *sum;
-};
-
-/* Lists the chunks of a file that are due. */
-static struct listed_chunk *list_chunks(const struct json *file, uint64_t size,
-                                        struct chunk_stride *stride, size_t *count)
-{
-    const struct json *sum = json_first(json_get(file, "crc32c"));
-    uint64_t num_chunks = (size + MANIFEST_CHUNK - 1) / MANIFEST_CHUNK;
-    struct listed_chunk *chunks = heap((num_chunks / stride->parts + 1) * sizeof *chunks);
-    *count = 0;
-    for (uint64_t i = 0; i < num_chunks; i++) {
-        uint64_t left = size - i * MANIFEST_CHUNK;
-        if (is_next_due(stride))
-            chunks[(*count)++] = (struct listed_chunk){
-                i, left < MANIFEST_CHUNK ? (size_t)left : MANIFEST_CHUNK, sum};
-        if (sum) sum = json_next(sum);
+    const struct json *sums = json_get(file, "crc32c");
+    uint64_t num_chunks = (e->size + MANIFEST_CHUNK - 1) / MANIFEST_CHUNK;
+    if (json_count(sums) > num_chunks)
+        FAIL(DATA, "%s/%s: the manifest has more checksums than the file has chunks", folder,
+             e->name);
+    e->checksums = heap(json_count(sums) * sizeof *e->checksums);
+    for (const struct json *v = json_first(sums); v; v = json_next(v)) {
+        char canonical[16];
+        uint32_t sum = json_is_string(v) ? (uint32_t)strtoul(json_string(v), NULL, 16) : 0;
+        snprintf(canonical, sizeof canonical, "%08x", sum);
+        if (!json_is_string(v) || strcmp(canonical, json_string(v))) break;
+        e->checksums[e->num_checksums++] = sum;
     }
-    return chunks;
-}
-
-/* An open file whose chunks are verified. */
-struct verified_file {
-    const char *name, *path;
-    int fd;
-    int64_t step;
-};
-
-/* Reads rather than maps the file: an I/O error is then a status, not SIGBUS. */
-static enum status verify_chunk(const struct verified_file *f, const struct listed_chunk *c,
-                                void *bytes)
-{
-    uint64_t at = c->number * MANIFEST_CHUNK;
-    char have[16];
-    TRY(file_read_at(f->fd, f->path, bytes, c->len, at));
-    uint32_t crc = checksum_crc32c(chunk_seed(f->step, f->name, c->number), bytes, c->len);
-    snprintf(have, sizeof have, "%08x", crc);
-    if (!json_is_string(c->sum) || strcmp(have, json_string(c->sum)))
-        FAIL(DATA, "%s: checksum mismatch in bytes %llu to %llu", f->path, (unsigned long long)at,
-             (unsigned long long)(at + c->len));
+    if (e->num_checksums < num_chunks)
+        FAIL(DATA, "%s/%s: the manifest has no valid checksum of chunk %zu", folder, e->name,
+             e->num_checksums);
     return STATUS_OK;
 }
 
+static enum status read_entries(struct manifest *m, const struct json *root, const char *name)
+{
+    const struct json *files = json_get(root, "files");
+    TRY(check_header(m->folder, root, &m->step));
+    m->files = heap(json_count(files) * sizeof *m->files);
+    for (const struct json *f = json_first(files); f; f = json_next(f)) {
+        const struct json *own = json_get(f, "name");
+        uint64_t size;
+        if (name && (!json_is_string(own) || strcmp(json_string(own), name))) continue;
+        TRY(check_size(m->folder, f, &size));
+        struct manifest_entry *e = &m->files[m->count++];
+        *e = (struct manifest_entry){
+            .name = heap_string(json_string(own), strlen(json_string(own))), .size = size};
+        TRY(read_checksums(m->folder, f, e));
+    }
+    if (name && !m->count) FAIL(DATA, "%s: the manifest does not list %s", m->folder, name);
+    return STATUS_OK;
+}
+
+enum status manifest_read(struct manifest *m, const char *folder, const char *name)
+{
+    struct json *root;
+    *m = (struct manifest){.folder = folder};
+    TRY(parse_manifest(folder, &root));
+    enum status st = read_entries(m, root, name);
+    json_free(root);
+    if (st) manifest_release(m);
+    return st;
+}
+
+uint32_t manifest_begin_chunk(const struct manifest *m, size_t file, uint64_t chunk)
+{
+    return chunk_seed(m->step, m->files[file].name, chunk);
+}
+
+/* Names the tensors of a safetensors file that have bytes in [begin, end). */
+static void name_tensors(const char *path, uint64_t begin, uint64_t end, struct text *out)
+{
+    struct safetensors s;
+    const struct safetensors_tensor *first = NULL, *last = NULL;
+    if (!file_has_suffix(path, ".safetensors") || safetensors_open(&s, path)) return;
+    for (size_t i = 0; i < s.count; i++) {
+        const struct safetensors_tensor *t = &s.tensors[i];
+        if (s.data + t->end <= begin || s.data + t->begin >= end) continue;
+        if (!first) first = t;
+        last = t;
+    }
+    if (first) text_addf(out, last == first ? ", tensor %s" : ", tensors %s", first->name);
+    if (first != last) text_addf(out, " to %s", last->name);
+    safetensors_close(&s);
+}
+
+enum status manifest_end_chunk(const struct manifest *m, size_t file, uint64_t chunk, uint32_t crc)
+{
+    const struct manifest_entry *e = &m->files[file];
+    uint64_t begin = chunk * MANIFEST_CHUNK, end = begin + MANIFEST_CHUNK;
+    struct text tensors = {0};
+    if (e->checksums[chunk] == crc) return STATUS_OK;
+    if (end > e->size) end = e->size;
+    char *path = file_join(m->folder, e->name);
+    name_tensors(path, begin, end, &tensors);
+    enum status st = FAILURE(DATA, "%s: checksum mismatch in bytes %llu to %llu%s", path,
+                             (unsigned long long)begin, (unsigned long long)end,
+                             tensors.len ? tensors.data : "");
+    text_release(&tensors);
+    free(path);
+    return st;
+}
+
+/* A file that is open to be verified. */
+struct open_file {
+    const struct manifest *manifest;
+    size_t file;
+    const char *path;
+    int fd;
+};
+
+static size_t chunk_bytes(const struct open_file *f, uint64_t chunk)
+{
+    uint64_t left = f->manifest->files[f->file].size - chunk * MANIFEST_CHUNK;
+    return left < MANIFEST_CHUNK ? (size_t)left : MANIFEST_CHUNK;
+}
+
+/* Reads rather than maps the file: an I/O error is then a status, not SIGBUS. */
+static enum status verify_chunk(const struct open_file *f, uint64_t chunk, void *bytes)
+{
+    size_t len = chunk_bytes(f, chunk);
+    TRY(file_read_at(f->fd, f->path, bytes, len, chunk * MANIFEST_CHUNK));
+    uint32_t crc = manifest_begin_chunk(f->manifest, f->file, chunk);
+    return manifest_end_chunk(f->manifest, f->file, chunk, checksum_crc32c(crc, bytes, len));
+}
+
 /* With the threads of OpenMP; reports the first chunk that fails. */
-static enum status verify_chunks(const struct verified_file *f, const struct listed_chunk *chunks,
-                                 size_t count)
+static enum status verify_open_file(const struct open_file *f, const uint64_t *chunks, size_t count)
 {
     enum { ROUND = 64 };
     enum status st = STATUS_OK;
@@ -369,70 +424,54 @@ static enum status verify_chunks(const struct verified_file *f, const struct lis
 #pragma omp for schedule(dynamic, 1)
             for (size_t i = 0; i < n; i++) {
                 struct failure own = {0};
-                if (!status_save(&own, verify_chunk(f, &chunks[done + i], buffer))) continue;
+                if (!status_save(&own, verify_chunk(f, chunks[done + i], buffer))) continue;
 #pragma omp critical(verify_chunks)
                 if (i < failed) failed = i, first = own;
             }
             free(buffer);
         }
-        for (size_t i = 0; i < n; i++) bytes += (double)chunks[done + i].len;
+        for (size_t i = 0; i < n; i++) bytes += (double)chunk_bytes(f, chunks[done + i]);
         st = status_restore(&first);
         progress_add(bytes);
     }
     return st;
 }
 
-static enum status verify_file(const char *folder, const struct json *file, int64_t step,
-                               struct chunk_stride *stride)
+enum status manifest_verify_chunks(const struct manifest *m, size_t file, const uint64_t *chunks,
+                                   size_t count)
 {
-    uint64_t size;
-    size_t count;
-    TRY(check_size(folder, file, &size));
-    struct verified_file f = {.name = json_string(json_get(file, "name")), .step = step};
-    struct listed_chunk *chunks = list_chunks(file, size, stride, &count);
-    char *path = file_join(folder, f.name);
+    struct open_file f = {.manifest = m, .file = file, .fd = -1};
+    char *path = file_join(m->folder, m->files[file].name);
     enum status st = STATUS_OK;
+    uint64_t size;
     f.path = path;
-    f.fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (f.fd < 0) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
-    TRY_OUT(verify_chunks(&f, chunks, count));
-    if (json_count(json_get(file, "crc32c")) > (size + MANIFEST_CHUNK - 1) / MANIFEST_CHUNK)
-        FAIL_OUT(DATA, "%s: the manifest has more checksums than the file has chunks", path);
+    if (!count) goto out;
+    TRY_OUT(file_open(path, &f.fd, &size));
+    TRY_OUT(verify_open_file(&f, chunks, count));
 out:
     if (f.fd >= 0) close(f.fd);
-    free(chunks);
     free(path);
     return st;
 }
 
-static enum status verify_files(const char *folder, const char *name, struct chunk_stride stride)
+static enum status verify_file(const struct manifest *m, size_t file)
 {
-    struct json *root;
-    int64_t step;
-    TRY(parse_manifest(folder, &root));
-    bool found = !name;
-    enum status st = name ? check_header(folder, root, &step) : check_files(folder, root, &step);
-    for (const struct json *f = json_first(json_get(root, "files")); f && !st; f = json_next(f)) {
-        const struct json *own = json_get(f, "name");
-        if (name && (!json_is_string(own) || strcmp(json_string(own), name))) continue;
-        found = true;
-        st = verify_file(folder, f, step, &stride);
-    }
-    if (!st && !found) st = FAILURE(DATA, "%s: the manifest does not list %s", folder, name);
-    json_free(root);
+    size_t count = m->files[file].num_checksums;
+    uint64_t *chunks = heap(count * sizeof *chunks);
+    for (size_t i = 0; i < count; i++) chunks[i] = i;
+    enum status st = manifest_verify_chunks(m, file, chunks, count);
+    free(chunks);
     return st;
 }
 
 enum status manifest_verify(const char *folder, const char *name)
 {
-    TRY(verify_files(folder, name, (struct chunk_stride){.parts = 1}));
-    return STATUS_OK;
-}
-
-enum status manifest_verify_part(const char *folder, int part, int parts)
-{
-    TRY(verify_files(folder, NULL, (struct chunk_stride){(uint64_t)part, (uint64_t)parts}));
-    return STATUS_OK;
+    struct manifest m;
+    enum status st = STATUS_OK;
+    TRY(manifest_read(&m, folder, name));
+    for (size_t i = 0; i < m.count && !st; i++) st = verify_file(&m, i);
+    manifest_release(&m);
+    return st;
 }
 
 enum status manifest_list(const char *folder, struct file_list *names)

@@ -79,10 +79,20 @@ void manifest_release(struct manifest *m);
 /* Checks that the folder's manifest is valid and all files have their sizes; sets *step.  MISSING:
  * no manifest.  DATA: the message says what is wrong. */
 enum status manifest_check(const char *folder, int64_t *step);
-/* Also verifies the checksum of every byte; the message has file, chunk and offset.  `name` NULL:
+/* Also verifies the checksum of every byte; the message has file, offset and tensors.  `name` NULL:
  * all files. */
 enum status manifest_verify(const char *folder, const char *name);
-/* The same for every parts-th chunk, starting with chunk `part`: ranks share the work. */
-enum status manifest_verify_part(const char *folder, int part, int parts);
+
+/* Reads a folder's manifest, which must be valid, and checks the sizes of its files.  `name` NULL:
+ * all of them.  Errors: those of manifest_check.  DATA: it does not list `name`. */
+enum status manifest_read(struct manifest *m, const char *folder, const char *name);
+/* Where the checksum of a chunk begins, and whether it is right in the end.  DATA: it is not; the
+ * message has file, offset and tensors. */
+uint32_t manifest_begin_chunk(const struct manifest *m, size_t file, uint64_t chunk);
+enum status manifest_end_chunk(const struct manifest *m, size_t file, uint64_t chunk, uint32_t crc);
+/* Reads chunks of a file and verifies them, with the threads of OpenMP. */
+enum status manifest_verify_chunks(const struct manifest *m, size_t file, const uint64_t *chunks,
+                                   size_t count);
+
 /* Names of the listed files.  Other files in the folder are not part of the checkpoint. */
 enum status manifest_list(const char *folder, struct file_list *names);

@@ -106,7 +106,7 @@ TEST(advice_about_a_damaged_step_names_the_command_and_the_checkpoint_before_it)
     const char *damaged = test_path(folder, "step-3/");
     flip(test_path(folder, "step-3/model-00001-of-00001.safetensors"), 4000, 1);
     CHECK_STATUS(OK, file_remove_tree(test_path(folder, "step-2/manifest.json")));
-    enum status st = checkpoint_check_native(damaged, comm_self(), &ours);
+    enum status st = checkpoint_check_native(damaged, &ours);
     CHECK_STATUS(DATA, checkpoint_advise(damaged, st));
     text_addf(&want,
               "; `llamero checkpoint verify %s` finds all damage; the checkpoint before it is "

@@ -375,20 +375,3 @@ TEST(existing_file_gets_the_entry_of_a_written_one)
     }
     free(bytes);
 }
-
-TEST(every_chunk_is_verified_by_exactly_one_part)
-{
-    const char *folder = manifest_folder(1), *path = test_path(folder, "large");
-    for (int parts = 1; parts <= 9; parts++) {
-        for (int part = 0; part < parts; part++)
-            CHECK_STATUS(OK, manifest_verify_part(folder, part, parts));
-        for (int chunk = 0; chunk < 4; chunk++) {
-            int found = 0;
-            flip(path, (uint64_t)chunk * MANIFEST_CHUNK + 99, 4);
-            for (int part = 0; part < parts; part++)
-                found += manifest_verify_part(folder, part, parts) == STATUS_DATA;
-            flip(path, (uint64_t)chunk * MANIFEST_CHUNK + 99, 4);
-            CHECK(found == 1);
-        }
-    }
-}

@@ -1,0 +1,55 @@
+/* chunk_reader.h -- reads the tensors' files of a folder, and verifies the checksums of a
+ * checkpoint from the bytes that are read anyway.
+ *
+ * Ranks    Opening and finishing are collective.  A rank verifies the chunks that its consecutive
+ *          reads cover; the ranks share the others.  So each chunk of a file in use is verified by
+ *          some rank, and few are read twice: those that no rank needs whole.
+ * Threads  OpenMP's; each reads, sums and uses one chunk at a time. */
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "checkpoint/manifest.h"
+#include "comm/comm.h"
+
+enum { CHUNK_READER_MOST = 64 << 20 }; /* bytes of a read */
+
+struct chunk_reader {
+    struct manifest manifest; /* of another program's folder: the files in use, no checksums */
+    bool has_checksums;
+    bool *is_used;     /* by file; owned */
+    uint64_t *first;   /* by file: number of its first chunk, counted across files; owned */
+    uint8_t *verified; /* a bit for each chunk; owned */
+    uint64_t num_chunks;
+    size_t file; /* open as `fd` */
+    char *path;  /* of that file; owned */
+    int fd;      /* -1: none */
+    /* Where the last read ended, and the checksum of its chunk up to there, if it is known. */
+    uint64_t at;
+    uint32_t crc;
+    bool has_crc;
+};
+
+/* `native`: a checkpoint of ours.  Its small files and the first chunk of the others are then
+ * verified.  DATA: damaged.  Close it even after a failure. */
+enum status chunk_reader_open(struct chunk_reader *r, const char *folder, bool native,
+                              const struct comm *ranks);
+void chunk_reader_close(struct chunk_reader *r);
+
+/* Notes that the load uses a file of the folder.  False: the manifest does not list it. */
+bool chunk_reader_use(struct chunk_reader *r, const char *path, uint64_t bytes, size_t *file);
+
+/* What becomes of the bytes that are read. */
+struct chunk_target {
+    void *to; /* where they go; NULL: into buffers of the threads */
+    /* Gets bytes [at, at + len) of the read as soon as a thread has read them. */
+    void (*use)(void *context, uint64_t at, const void *bytes, size_t len);
+    void *context;
+};
+/* Reads at most CHUNK_READER_MOST bytes; those of a chunk go to one call of `use`.  DATA: a chunk
+ * that is complete now has another checksum; the message has file, offset and tensor. */
+enum status chunk_reader_read(struct chunk_reader *r, size_t file, uint64_t at, size_t len,
+                              const struct chunk_target *target);
+
+/* Verifies the chunks of files in use that no rank has verified.  DATA: as chunk_reader_read, on
+ * all ranks. */
+enum status chunk_reader_finish(struct chunk_reader *r, const struct comm *ranks);
