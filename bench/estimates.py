@@ -63,7 +63,8 @@ TP, PP, CP = (f"parallelism.{n}_parallel_degree" for n in ("tensor", "pipeline",
 REPLICATE = "parallelism.data_parallel_replicate_degree"
 CHUNKS = {"parallelism.pipeline_parallel_schedule": "Interleaved1F1B"}
 NONE, FULL = ({"activation_checkpoint.mode": m} for m in ("none", "full"))
-MASKED = {"objective.name": "masked",
+# 1: that program computes the head for every token, and a plan only for those that are masked
+MASKED = {"objective.name": "masked", "objective.mask_probability": 1,
           "objective.mask_token": "<|reserved_special_token_100|>"}
 ZERO1 = {"parallelism.fsdp_shard_gradients": "false"}
 # torchtitan's selective mode recomputes every second GEMM; every second block costs the same.

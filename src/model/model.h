@@ -83,7 +83,11 @@ struct microbatch {
     float z_loss; /* coefficient of the z-loss (ops/cross_entropy.h), part of the gradient only */
     const float *weight_BT; /* of each token's loss; NULL: 1 */
     float *loss_BT;         /* loss of each token, 0 where ignored */
-    int32_t *best_BT;       /* argmax of the logits at each position, or NULL */
+    int32_t *best_BT;       /* argmax of the logits at each position that has a label, or NULL */
+    /* The head computes the first head_tokens (head_count_tokens) of order_BT, which lists tokens
+     * with a label before those without; place_BT is the inverse.  head_tokens 0: all tokens. */
+    int head_tokens;
+    const int32_t *order_BT, *place_BT;
 };
 
 /* Stands for start and end in a sizing pass of a run with a document mask; never read. */
@@ -91,7 +95,8 @@ static const int32_t microbatch_bounds[1];
 
 /* Model FLOPs of one token, forward and backward, as torchtitan counts them for MFU:
  * 6 (parameters - embedding) + 12 L H K T; with a sliding window, min(T, window) in place of T.  A
- * tied embedding is also the head's matrix and is not subtracted. */
+ * tied embedding is also the head's matrix and is not subtracted.  The head counts for every token,
+ * although it skips some of those without a label (head.h). */
 double model_flops_per_token(const struct model_shape *s, int T);
 /* As Megatron-LM counts them: without the norms' weights, and with only the half of the attention
  * matrix that a causal row needs. */

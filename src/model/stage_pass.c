@@ -160,7 +160,8 @@ enum status stage_pass_infer(const struct model *m, const struct microbatch *b,
         TRY(unit_close(m, PARAM_attn_norm, layer, USE_WEIGHTS));
     }
     if (!s->heads) return STATUS_OK;
-    TRY(run_head(m, b, (struct head_io){.x_SD = x}, USE_WEIGHTS, step));
+    void *scratch = a.gathered_ND ? a.gathered_ND : x;
+    TRY(run_head(m, b, (struct head_io){.x_SD = x, .scratch_ND = scratch}, USE_WEIGHTS, step));
     if (m->shape.tied) TRY(unit_close(m, PARAM_embed, -1, USE_WEIGHTS));
     return STATUS_OK;
 }
@@ -176,7 +177,8 @@ enum status stage_pass_backward(const struct model *m, const struct microbatch *
     bool tied = s->heads && m->shape.tied;
     BUG_IF(!m->gradients && !m->units && !m->queue->sizing);
     TRY(begin_float8_pass(m, s, FLOAT8_GRADIENT));
-    if (s->heads) TRY(run_head(m, b, (struct head_io){p->out_SD, true, dx}, both, step));
+    void *scratch = p->shared->gathered_ND ? p->shared->gathered_ND : dx;
+    if (s->heads) TRY(run_head(m, b, (struct head_io){p->out_SD, true, dx, scratch}, both, step));
     if (tied && !s->embeds) TRY(unit_close(m, PARAM_embed, -1, both));
     for (int layer = s->end - 1; layer >= s->begin; layer--) {
         int i = layer - s->begin;

@@ -30,8 +30,8 @@ struct ops {
     bool computes_amax;   /* kernels compute `amax` of their results; otherwise a separate amax
                            follows */
     bool is_multi_tensor; /* adamw takes parts (update.h) */
-    /* Tokens whose logits exist at a time, at least; 0: 1024.  After each such chunk the head's f32
-     * weight gradient is read and written again, which costs a GPU's GEMMs more than a CPU's. */
+    /* Tokens whose logits exist at a time, at least (model/head.h); 0: 1024.  After each chunk the
+     * head's f32 weight gradient is read and written, which costs GPU GEMMs more than a CPU's. */
     int logit_rows;
     /* Whether GEMMs on this queue multiply FP8 bytes, so that ops quantize their results instead of
      * storing them (fused_quantize.h).  NULL: never. */

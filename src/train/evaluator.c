@@ -4,6 +4,7 @@
 #include "base/progress.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "model/head.h"
 #include "tensor/device.h"
 #include "train/microbatch.h"
 
@@ -42,6 +43,9 @@ static enum status run_forward(struct evaluator *e, struct arena *step)
         struct microbatch micro = microbatch_from_batch(&uploaded, i, count, e->documents);
         size_t first = (size_t)i * (size_t)micro.B * (size_t)micro.T;
         micro.causal = e->causal;
+        if (micro.ids_BT)
+            micro.head_tokens =
+                head_count_tokens(e->pipeline.model, &micro, uploaded.num_labels_B[i]);
         if (e->best_BT) micro.best_BT = e->best_BT + first, micro.loss_BT = e->loss_BT + first;
         e->microbatches[i] = micro;
     }
@@ -59,6 +63,7 @@ enum status evaluator_size(struct evaluator *e, struct arena *step)
 enum status evaluator_forward(struct evaluator *e, struct arena *step)
 {
     batch_copy_part(&e->batch, e->contexts, e->causal, &e->local);
+    batch_order_labels(&e->local, e->pipeline.schedule.num_microbatches);
     TRY(run_forward(e, step));
     TRY(queue_wait(e->pipeline.model->queue));
     return STATUS_OK;

@@ -87,7 +87,8 @@ static bool is_same_microbatch(const struct microbatch *a, const struct microbat
     return a->B == b->B && a->T == b->T && a->ids_BT == b->ids_BT && a->labels_BT == b->labels_BT &&
            a->start_BT == b->start_BT && a->end_BT == b->end_BT && a->causal == b->causal &&
            a->last == b->last && a->scale_1 == b->scale_1 && a->z_loss == b->z_loss &&
-           a->weight_BT == b->weight_BT && a->loss_BT == b->loss_BT && a->best_BT == b->best_BT;
+           a->weight_BT == b->weight_BT && a->loss_BT == b->loss_BT && a->best_BT == b->best_BT &&
+           a->head_tokens == b->head_tokens && a->order_BT == b->order_BT;
 }
 
 static bool is_same_step(const struct step_graph *g, const struct microbatch *microbatches,

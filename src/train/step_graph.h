@@ -3,9 +3,10 @@
  *
  * A small model's kernels take less time than their launches.  A step runs eagerly the first time
  * its microbatches have these sizes and addresses, because libraries may allocate or load code in
- * it.  The next such step is captured, and all others replay the capture.  What differs between
- * steps is read from device memory: the batch and the scales of the losses.  The graph has neither
- * the optimizer, whose AdamW is one launch, nor the gradient norm, which the host waits for.
+ * it.  The next such step is captured, and all others replay the capture.  One of the sizes is
+ * head_tokens.  What differs between steps is read from device memory: the batch and the scales of
+ * the losses.  The graph has neither the optimizer, whose AdamW is one launch, nor the gradient
+ * norm, which the host waits for.
  *
  * Order    The same kernels on the same arguments: the same bits as without graphs.
  * Memory   The scales, in the run's device memory and in memory shared with the host.

@@ -3,6 +3,7 @@
 
 #include "base/activity.h"
 #include "base/clock.h"
+#include "model/head.h"
 #include "ops/update.h"
 #include "optim/ema.h"
 #include "optim/muon.h"
@@ -22,6 +23,14 @@ int trainer_validation_tokens(const struct config *c)
     return (int)(c->validation.seq_len ? c->validation.seq_len : c->training.seq_len);
 }
 
+/* Labels of an average microbatch, whose time `plan` estimates: masked diffusion masks half of the
+ * tokens on average. */
+static int expected_labels(const struct objective_config *o, int tokens)
+{
+    if (o->name == OBJECTIVE_causal) return tokens;
+    return (int)((o->name == OBJECTIVE_masked ? o->mask_probability : 0.5) * tokens);
+}
+
 struct microbatch trainer_microbatch(const struct trainer *t, int i)
 {
     int count = t->pipeline.schedule.num_microbatches;
@@ -29,6 +38,9 @@ struct microbatch trainer_microbatch(const struct trainer *t, int i)
     micro.causal = t->evaluator.causal, micro.last = i == count - 1;
     micro.z_loss = (float)t->config->training.z_loss;
     if (t->loss_BT) micro.loss_BT = t->loss_BT + (size_t)i * (size_t)micro.B * (size_t)micro.T;
+    int num_labels = micro.ids_BT ? t->uploaded.num_labels_B[i]
+                                  : expected_labels(&t->config->objective, micro.B * micro.T);
+    micro.head_tokens = head_count_tokens(&t->model, &micro, num_labels);
     return micro;
 }
 
@@ -104,6 +116,7 @@ static enum status forward_backward(struct trainer *t, struct loss_share *local)
                       *contexts = trainer_group(t, GROUP_cp);
     int64_t valid = t->batch.valid;
     batch_copy_part(&t->batch, contexts, t->evaluator.causal, &t->local);
+    batch_order_labels(&t->local, t->pipeline.schedule.num_microbatches);
     TRY(comm_all_reduce_int64(readers, REDUCE_SUM, &valid, 1));
     t->fsdp.step = (uint64_t)t->steps_done + 1;
     fsdp_begin_step(&t->fsdp);

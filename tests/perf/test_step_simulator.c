@@ -55,6 +55,27 @@ TEST(step_simulator_counts_every_gemm_of_every_microbatch)
     CHECK_NEAR(slow.matmul_s / e.matmul_s, 10, 1e-9);
 }
 
+/* Of 4096 tokens, in chunks of 256. */
+TEST(step_simulator_counts_the_head_of_an_average_number_of_labels)
+{
+    static const struct {
+        const char *objective, *share;
+        double tokens;
+    } rows[] = {{"masked", "objective.mask_probability=0.3", 1280},
+                {"masked", "objective.mask_probability=0.01", 512}, /* at least two are sized */
+                {"diffusion", "objective.mask_probability=0.3", 2048}};
+    const char *settings[TINY_COUNT + 3] = {TINY, "training.seq_len=2048", "objective.name=masked",
+                                            "objective.mask_probability=1"};
+    double all = estimate_of(settings, TINY_COUNT + 3, 1).matmul_s;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "objective.name=%s", rows[i].objective);
+        settings[TINY_COUNT + 1] = name, settings[TINY_COUNT + 2] = rows[i].share;
+        double some = estimate_of(settings, TINY_COUNT + 3, 1).matmul_s;
+        CHECK_NEAR((all - some) * 1e12 / ((4096 - rows[i].tokens) * 6 * 64 * 256), 1, 1e-6);
+    }
+}
+
 /* Newton-Schulz: 5 iterations of two GEMMs of n k^2 and one of k^3, k the shorter side, at 1e11, or
  * in TF32 at half of 1e12. */
 TEST(step_simulator_counts_the_gemms_of_muon)

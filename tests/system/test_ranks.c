@@ -350,6 +350,19 @@ TEST(every_parallel_layout_trains_the_same_model_with_a_sliding_window)
                     LAYOUT(SHARD(1), "model.sliding_window=7"));
 }
 
+/* Of the 288 tokens of a microbatch the head computes 192. */
+TEST(ranks_that_skip_tokens_without_a_label_train_the_same_model)
+{
+    static const struct layout_row layouts[] = {
+        {"DDP 2", 2, {COPIES(2), SHARD(1)}},
+        {"TP 2", 2, {TP(2)}},
+        {"PP 2 x TP 2", 4, {PP(2), TP(2)}},
+    };
+    compare_layouts(
+        "masked", layouts, sizeof layouts / sizeof *layouts,
+        LAYOUT(SHARD(1), MASKED, "training.seq_len=288", "training.global_batch_size=4"));
+}
+
 #define ODD         "model.vocab_size=261"
 #define MULTIPLE(n) "model.vocab_multiple=" #n
 
