@@ -405,41 +405,10 @@ void op_work(const struct op_call *c, struct op_work *w)
         void (*work)(const struct op_call *c, struct op_work *w);
         size_t io_bytes;
     } rows[] = {
-#define ROW(name, work, io) [OP_##name] = {work, sizeof(struct io)}
-        ROW(embedding_forward, embedding_work, embedding_fwd),
-        ROW(embedding_backward, embedding_work, embedding_bwd),
-        ROW(linear_forward, linear_work, linear_fwd),
-        ROW(linear_backward_input, linear_work, linear_bwd_input),
-        ROW(linear_backward_weight, linear_work, linear_bwd_weight),
-        ROW(bias_forward, bias_work, bias_fwd),
-        ROW(bias_backward, bias_work, bias_bwd),
-        ROW(rmsnorm_forward, rmsnorm_work, rmsnorm_fwd),
-        ROW(rmsnorm_backward, rmsnorm_work, rmsnorm_bwd),
-        ROW(rope, rope_work, rope_io),
-        ROW(context_bounds, context_bounds_work, context_bounds_io),
-        ROW(attention_forward, attention_work, attention_fwd),
-        ROW(attention_backward, attention_work, attention_bwd),
-        ROW(kv_append, kv_append_work, kv_append_io),
-        ROW(swiglu_forward, swiglu_work, swiglu_fwd),
-        ROW(swiglu_backward, swiglu_work, swiglu_bwd),
-        ROW(cross_entropy, cross_entropy_work, cross_entropy_io),
-        ROW(sum_squares, sum_squares_work, sum_squares_io),
-        ROW(adamw, adamw_work, adamw_io),
-        ROW(adamw_8bit, adamw_8bit_work, adamw_8bit_io),
-        ROW(accumulate_gradients, accumulate_gradients_work, accumulate_gradients_io),
-        ROW(axpby, axpby_work, axpby_io),
-        ROW(apply_update, apply_update_work, apply_update_io),
-        ROW(update_ema, update_ema_work, update_ema_io),
-        ROW(cast, cast_work, cast_io),
-        ROW(unsplit, unsplit_work, unsplit_io),
-        ROW(amax, amax_work, amax_io),
-        ROW(find_scale, find_scale_work, find_scale_io),
-        ROW(quantize, quantize_work, quantize_io),
-        ROW(fused_amax, fused_amax_work, fused_amax_io),
-        ROW(fused_quantize, fused_quantize_work, fused_quantize_io),
-#undef ROW
+#define OP(name, what, io) [OP_##name] = {what##_work, sizeof(struct io)},
+#include "ops/ops.def"
+#undef OP
     };
-    _Static_assert(sizeof rows / sizeof *rows == OP_COUNT, "an operation has no row");
     *w = (struct op_work){0};
     rows[c->op].work(c, w);
     BUG_IF((size_t)w->num_buffers * sizeof(void *) != rows[c->op].io_bytes);
