@@ -7,13 +7,12 @@
 enum status recompute_resolve(const struct activation_checkpoint_config *c, enum recompute *kind,
                               int *every)
 {
-    static const enum recompute kinds[] = {
-        [ACTIVATION_CHECKPOINT_none] = RECOMPUTE_NONE,
-        [ACTIVATION_CHECKPOINT_selective] = RECOMPUTE_SELECTIVE,
-        [ACTIVATION_CHECKPOINT_full] = RECOMPUTE_FULL,
-        [ACTIVATION_CHECKPOINT_memory_budget] = RECOMPUTE_SELECTIVE,
-    };
-    *kind = kinds[c->mode];
+    switch (c->mode) {
+    case ACTIVATION_CHECKPOINT_none: *kind = RECOMPUTE_NONE; break;
+    case ACTIVATION_CHECKPOINT_selective:
+    case ACTIVATION_CHECKPOINT_memory_budget: *kind = RECOMPUTE_SELECTIVE; break;
+    case ACTIVATION_CHECKPOINT_full: *kind = RECOMPUTE_FULL; break;
+    }
     *every = 1;
     if (c->mode != ACTIVATION_CHECKPOINT_selective || !strcmp(c->selective_ac_option, "op"))
         return STATUS_OK;
@@ -22,8 +21,7 @@ enum status recompute_resolve(const struct activation_checkpoint_config *c, enum
     if (end == c->selective_ac_option || *end || n < 1 || n > 4096)
         FAIL(CONFIG,
              "activation_checkpoint.selective_ac_option = \"%s\": expected \"op\" or a number from "
-             "1 "
-             "to 4096",
+             "1 to 4096",
              c->selective_ac_option);
     *kind = RECOMPUTE_FULL;
     *every = (int)n;

@@ -27,9 +27,12 @@ bool optim_is_muon(const struct optimizer_config *c, enum param_id id)
 
 enum dtype optim_moment_dtype(const struct optimizer_config *c)
 {
-    static const enum dtype dtypes[] = {
-        [STATE_DTYPE_float32] = F32, [STATE_DTYPE_bfloat16] = BF16, [STATE_DTYPE_int8] = INT8};
-    return dtypes[c->state_dtype];
+    switch (c->state_dtype) {
+    case STATE_DTYPE_float32: break;
+    case STATE_DTYPE_bfloat16: return BF16;
+    case STATE_DTYPE_int8: return INT8;
+    }
+    return F32;
 }
 
 /* The arguments of optim_step, and the part of the shard that is updated. */

@@ -5,19 +5,18 @@
 
 static const double pi = 3.14159265358979323846;
 
-static double linear(double p) { return 1 - p; }
-static double sqrt_decay(double p) { return 1 - sqrt(p); }
 static double cosine(double p) { return 0.5 * (1 + cos(pi * p)); }
-static double exponential(double p) { return 2 * pow(0.5, p) - 1; }
 
-static double decay(const struct lr_scheduler_config *c, double progress)
+static double decay(const struct lr_scheduler_config *c, double p)
 {
-    static double (*const factors[])(double) = {[LR_DECAY_linear] = linear,
-                                                [LR_DECAY_sqrt] = sqrt_decay,
-                                                [LR_DECAY_cosine] = cosine,
-                                                [LR_DECAY_exponential] = exponential,
-                                                [LR_DECAY_inverse_sqrt] = NULL};
-    double f = factors[c->decay_type] ? factors[c->decay_type](progress) : 0;
+    double f = 0;
+    switch (c->decay_type) {
+    case LR_DECAY_linear: f = 1 - p; break;
+    case LR_DECAY_sqrt: f = 1 - sqrt(p); break;
+    case LR_DECAY_cosine: f = cosine(p); break;
+    case LR_DECAY_exponential: f = 2 * pow(0.5, p) - 1; break;
+    case LR_DECAY_inverse_sqrt: break; /* of the warmup, not of p: see megatron */
+    }
     return c->min_lr_factor + (1 - c->min_lr_factor) * f;
 }
 
@@ -39,10 +38,9 @@ static double torchtitan(const struct lr_scheduler_config *c, struct schedule_ti
     return decay(c, fmin(1, (double)(s + 1 - decay_from) / (double)d));
 }
 
-static double frontier(const struct lr_scheduler_config *c, struct schedule_time at)
+static double frontier(struct schedule_time at)
 {
     int64_t s = at.s, n = at.n, w = at.w;
-    (void)c;
     if (s < w) return (double)(s + 1) / (double)(w + 1);
     return fmax(0, 1 - (double)(s - w) / (double)(n - w > 1 ? n - w : 1));
 }
@@ -75,14 +73,15 @@ static double megatron(const struct lr_scheduler_config *c, struct schedule_time
 double schedule_lr(const struct lr_scheduler_config *c, double peak_lr,
                    const struct schedule_step *at)
 {
-    static double (*const factors[])(const struct lr_scheduler_config *,
-                                     struct schedule_time) = {[LR_FORMULA_torchtitan] = torchtitan,
-                                                              [LR_FORMULA_frontier] = frontier,
-                                                              [LR_FORMULA_nxdt] = nxdt,
-                                                              [LR_FORMULA_megatron] = megatron};
     struct schedule_time time = {at->step - 1, c->total_steps ? c->total_steps : at->total_steps,
                                  c->warmup_steps, at->rows_done, at->rows};
-    return peak_lr * factors[c->formula](c, time);
+    switch (c->formula) {
+    case LR_FORMULA_torchtitan: return peak_lr * torchtitan(c, time);
+    case LR_FORMULA_frontier: return peak_lr * frontier(time);
+    case LR_FORMULA_nxdt: return peak_lr * nxdt(c, time);
+    case LR_FORMULA_megatron: return peak_lr * megatron(c, time);
+    }
+    return 0;
 }
 
 double schedule_decoupled_lr(const struct lr_scheduler_config *c, double peak_lr,
