@@ -281,19 +281,31 @@ void metrics_end(struct metrics *m, enum status how)
 /* Nine digits round-trip a float. */
 static void write_number(struct json_writer *w, const char *key, double value)
 {
-    if (isfinite(value))
-        json_write_format(w, key, "%.9g", value);
-    else
-        json_write_null(w, key);
+    json_write_format(w, key, "%.9g", value);
+}
+
+/* A line of metrics.jsonl, in m->text. */
+static struct json_writer begin_line(struct metrics *m, int64_t step)
+{
+    struct json_writer w = {.text = &m->text};
+    text_clear(&m->text);
+    json_begin_object(&w, NULL, JSON_COMPACT);
+    json_write_int(&w, "step", step);
+    return w;
+}
+
+static void end_line(struct metrics *m, struct json_writer *w, int64_t step)
+{
+    json_end_object(w);
+    json_finish(w);
+    text_adds(&m->text, "\n");
+    append_record(m, &m->lines, step);
 }
 
 static void write_step_line(struct metrics *m, const struct step_metrics *s,
                             const struct derived_metrics *d)
 {
-    struct json_writer w = {.text = &m->text};
-    text_clear(&m->text);
-    json_begin_object(&w, NULL, JSON_COMPACT);
-    json_write_int(&w, "step", s->step);
+    struct json_writer w = begin_line(m, s->step);
     write_number(&w, "loss", s->loss);
     write_number(&w, "max_loss", s->max_loss);
     write_number(&w, "grad_norm", s->grad_norm);
@@ -308,23 +320,14 @@ static void write_step_line(struct metrics *m, const struct step_metrics *s,
     write_number(&w, "data_seconds", d->data_seconds);
     json_write_int(&w, "memory_bytes", s->memory_bytes);
     if (s->padding > 0) write_number(&w, "padding", d->padding_share);
-    json_end_object(&w);
-    json_finish(&w);
-    text_adds(&m->text, "\n");
-    append_record(m, &m->lines, s->step);
+    end_line(m, &w, s->step);
 }
 
 static void write_validation_line(struct metrics *m, int64_t step, double loss)
 {
-    struct json_writer w = {.text = &m->text};
-    text_clear(&m->text);
-    json_begin_object(&w, NULL, JSON_COMPACT);
-    json_write_int(&w, "step", step);
+    struct json_writer w = begin_line(m, step);
     write_number(&w, "validation_loss", loss);
-    json_end_object(&w);
-    json_finish(&w);
-    text_adds(&m->text, "\n");
-    append_record(m, &m->lines, step);
+    end_line(m, &w, step);
 }
 
 static void write_events(struct metrics *m, int64_t step, const struct event_scalar *s, int count)
@@ -441,30 +444,18 @@ static void write_rows(struct json_writer *w, int64_t first_row, int64_t last_ro
 
 void metrics_rollback(struct metrics *m, const struct rollback_metrics *r)
 {
-    struct json_writer w = {.text = &m->text};
-    text_clear(&m->text);
-    json_begin_object(&w, NULL, JSON_COMPACT);
-    json_write_int(&w, "step", r->step);
+    struct json_writer w = begin_line(m, r->step);
     json_write_int(&w, "rollback_from", r->from);
     write_rows(&w, r->first_row, r->last_row);
     write_number(&w, "spike_loss", r->loss);
-    json_end_object(&w);
-    json_finish(&w);
-    text_adds(&m->text, "\n");
-    append_record(m, &m->lines, r->step);
+    end_line(m, &w, r->step);
 }
 
 void metrics_skipped_rows(struct metrics *m, int64_t step, int64_t first_row, int64_t last_row)
 {
-    struct json_writer w = {.text = &m->text};
-    text_clear(&m->text);
-    json_begin_object(&w, NULL, JSON_COMPACT);
-    json_write_int(&w, "step", step);
+    struct json_writer w = begin_line(m, step);
     write_rows(&w, first_row, last_row);
-    json_end_object(&w);
-    json_finish(&w);
-    text_adds(&m->text, "\n");
-    append_record(m, &m->lines, step);
+    end_line(m, &w, step);
 }
 
 void metrics_task(struct metrics *m, int64_t step, const struct task *t,
@@ -473,7 +464,6 @@ void metrics_task(struct metrics *m, int64_t step, const struct task *t,
     struct task_value values[TASK_MAX_VALUES];
     struct event_scalar scalars[TASK_MAX_VALUES];
     struct text tags[TASK_MAX_VALUES] = {0};
-    struct json_writer w = {.text = &m->text};
     int count = task_result_values(t, r, values);
     text_clear(&m->text);
     text_addf(&m->text, "step: %lld  %s:", (long long)step, t->name);
@@ -483,14 +473,9 @@ void metrics_task(struct metrics *m, int64_t step, const struct task *t,
         scalars[i] = (struct event_scalar){tags[i].data, values[i].value};
     }
     log_line(LOG_INFO, "%s", m->text.data);
-    text_clear(&m->text);
-    json_begin_object(&w, NULL, JSON_COMPACT);
-    json_write_int(&w, "step", step);
+    struct json_writer w = begin_line(m, step);
     task_result_write_json(t, r, &w);
-    json_end_object(&w);
-    json_finish(&w);
-    text_adds(&m->text, "\n");
-    append_record(m, &m->lines, step);
+    end_line(m, &w, step);
     write_events(m, step, scalars, count);
     for (int i = 0; i < count; i++) text_release(&tags[i]);
 }

@@ -66,14 +66,6 @@ int task_result_values(const struct task *t, const struct task_result *r,
     return count;
 }
 
-static void write_number(struct json_writer *w, const char *key, double value)
-{
-    if (isfinite(value))
-        json_write_format(w, key, "%.9g", value);
-    else
-        json_write_null(w, key);
-}
-
 void task_result_write_json(const struct task *t, const struct task_result *r,
                             struct json_writer *w)
 {
@@ -83,11 +75,11 @@ void task_result_write_json(const struct task *t, const struct task_result *r,
     json_write_string(w, "format", t->format->name);
     json_write_int(w, "items", r->items);
     for (int i = 0; i < count; i++) {
-        write_number(w, values[i].name, values[i].value);
+        json_write_format(w, values[i].name, "%.9g", values[i].value);
         if (!strcmp(values[i].name, "perplexity")) continue;
         struct text name = {0};
         text_addf(&name, "%s_stderr", values[i].name);
-        write_number(w, name.data, values[i].error);
+        json_write_format(w, name.data, "%.9g", values[i].error);
         text_release(&name);
     }
 }
