@@ -186,6 +186,16 @@ enum status trainer_parameter_norm(const struct trainer *t, double *norm)
     return step_sums_norm(&t->sums, t->gradients, norm);
 }
 
+enum status trainer_update_weights(struct trainer *t, const struct optim_update *u)
+{
+    const struct ops *ops = t->machine.ops;
+    struct queue *queue = t->machine.queue;
+    TRY(optim_step(&t->optim, ops, u, queue));
+    TRY(muon_step(&t->optim, ops, u, queue));
+    TRY(ema_step(&t->optim, ops, queue));
+    return STATUS_OK;
+}
+
 enum status trainer_train_batch(struct trainer *t, struct step_result *result)
 {
     const struct config *c = t->config;
@@ -216,9 +226,7 @@ enum status trainer_train_batch(struct trainer *t, struct step_result *result)
         struct optim_update update = {t->gradients,  result->lr,
                                       clip,          now.step,
                                       decoupled > 0, schedule_decoupled_lr(s, decoupled, &now)};
-        TRY(optim_step(&t->optim, t->machine.ops, &update, queue));
-        TRY(muon_step(&t->optim, t->machine.ops, &update, queue));
-        TRY(ema_step(&t->optim, t->machine.ops, queue));
+        TRY(trainer_update_weights(t, &update));
         fsdp_invalidate_weights(&t->fsdp);
         TRY(update_float8_scales(t));
         TRY(integrity_record(&t->integrity, now.step));

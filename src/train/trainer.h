@@ -122,9 +122,11 @@ enum status trainer_sync_weights(struct trainer *t);
 enum status trainer_parameter_norm(const struct trainer *t, double *norm);
 
 /* Parts of a step, which the sizing pass of trainer_memory.c runs, too: the i-th microbatch, whose
- * scale the caller sets, and the end of the sums of gradients over ranks. */
+ * scale the caller sets; the end of the sums of gradients over ranks; the optimizers and the moving
+ * average. */
 struct microbatch trainer_microbatch(const struct trainer *t, int i);
 enum status trainer_finish_gradients(struct trainer *t);
+enum status trainer_update_weights(struct trainer *t, const struct optim_update *u);
 
 /* Parts of trainer_open and trainer_step (step_size.c).  The first opens the pipeline for full
  * steps, with room for the smaller ones of a batch ramp, when t->batch is allocated.  The second

@@ -5,7 +5,6 @@
 #include "checkpoint/staging.h"
 #include "metrics/memory.h"
 #include "optim/ema.h"
-#include "optim/muon.h"
 #include "tensor/device.h"
 #include "train/task_evaluator.h"
 #include "train/trainer.h"
@@ -342,9 +341,7 @@ static enum status size_step(struct trainer *t)
         TRY_OUT(task_evaluator_size(&t->evaluator, &t->step));
     TRY_OUT(step_sums_size(&t->sums, t->gradients));
     const struct optim_update update = {t->gradients, .scale = 1, .step = 1};
-    TRY_OUT(optim_step(&t->optim, t->machine.ops, &update, queue));
-    TRY_OUT(muon_step(&t->optim, t->machine.ops, &update, queue));
-    TRY_OUT(ema_step(&t->optim, t->machine.ops, queue));
+    TRY_OUT(trainer_update_weights(t, &update));
     TRY_OUT(trainer_sync_weights(t));
 out:
     queue->sizing = false;
