@@ -55,8 +55,5 @@ struct ops {
         return STATUS_OK;                                                                          \
     } while (0)
 
-/* `base` with every entry replaced that `over` fills: fast kernels over the reference. */
-struct ops ops_overlay(struct ops base, const struct ops *over);
-
 /* The name of the first empty entry, or NULL. */
 const char *ops_missing(const struct ops *o);
