@@ -169,7 +169,8 @@ static void find_odd(const struct failure_detector *d, bool *odd)
     if (2 * num_odd > num_running) memset(odd, 0, (size_t)d->size * sizeof *odd);
 }
 
-void failure_detector_name(const struct failure_detector *d, int rank, struct text *out)
+/* Appends "rank 2 on host (pid 7)". */
+static void add_rank(const struct failure_detector *d, int rank, struct text *out)
 {
     const struct rank_identity *who = &d->who[rank];
     if (d->size > 1) text_addf(out, "rank %d on ", rank);
@@ -210,7 +211,7 @@ static enum status fail_death(const struct failure_detector *d, int rank)
 {
     struct text who = {0};
     const struct rank_report *r = &d->reports[rank];
-    failure_detector_name(d, rank, &who);
+    add_rank(d, rank, &who);
     text_adds(&who, " ");
     if (r->state == RANK_DEAD)
         add_death(r, &who);
@@ -253,7 +254,7 @@ static enum status fail_hang(const struct failure_detector *d)
     for (int r = 0; r < d->size; r++) {
         if (!odd[r] || num_odd++ >= MAX_NAMED) continue;
         text_adds(&t, num_odd == 1 ? ": " : "; ");
-        failure_detector_name(d, r, &t);
+        add_rank(d, r, &t);
         text_adds(&t, d->size > 1 ? " stands out: " : ": ");
         add_position(&d->reports[r], false, &t);
         add_process_state(d, r, &t);
@@ -319,7 +320,7 @@ void failure_detector_log_ranks(const struct failure_detector *d)
             struct text t = {0};
             bool is_first = odd[r] || d->size <= MAX_LINES;
             if (is_first == (pass == 1) || num_lines++ >= MAX_LINES) continue;
-            failure_detector_name(d, r, &t);
+            add_rank(d, r, &t);
             text_adds(&t, ": ");
             add_position(&d->reports[r], false, &t);
             if (is_silent(d, r))

@@ -87,5 +87,3 @@ enum status failure_detector_check_deaths(const struct failure_detector *d);
 bool failure_detector_is_reporter(const struct failure_detector *d);
 /* Logs a line for every rank. */
 void failure_detector_log_ranks(const struct failure_detector *d);
-/* Appends "rank 2 on host (pid 7)". */
-void failure_detector_name(const struct failure_detector *d, int rank, struct text *out);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *findings_level_name(enum finding_level l)
+static const char *level_name(enum finding_level l)
 {
     static const char *const names[] = {"ok", "warn", "FAIL"};
     return names[l];
@@ -64,7 +64,7 @@ void findings_print(const struct findings *f, struct text *out)
 {
     for (size_t i = 0; i < f->count; i++) {
         const struct finding *x = &f->items[i];
-        text_addf(out, "%-4s  %-15s %s\n", findings_level_name(x->level), x->name, x->text);
+        text_addf(out, "%-4s  %-15s %s\n", level_name(x->level), x->name, x->text);
         if (x->advice) text_addf(out, "%21s %s\n", "->", x->advice);
     }
 }
@@ -80,7 +80,7 @@ void findings_write_json(const struct findings *f, struct text *out)
         json_newline(&w, 2);
         json_begin_object(&w, NULL, JSON_INLINE);
         json_write_string(&w, "name", x->name);
-        json_write_string(&w, "level", findings_level_name(x->level));
+        json_write_string(&w, "level", level_name(x->level));
         json_write_string(&w, "says", x->text);
         json_write_string(&w, "advice", x->advice);
         json_end_object(&w);

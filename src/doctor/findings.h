@@ -9,7 +9,6 @@
 #include <stddef.h>
 
 enum finding_level { LEVEL_OK, LEVEL_WARN, LEVEL_FAIL };
-const char *findings_level_name(enum finding_level l); /* "ok", "warn", "FAIL" */
 
 struct findings {
     struct finding {

@@ -61,7 +61,8 @@ const struct import_item *import_get(const struct import *im, const char *key)
     return found && !found->null ? found : NULL;
 }
 
-void import_write_place(const struct import *im, const struct import_item *item, struct text *out)
+/* "file:line: key" or "command line: key", for messages; the file alone for NULL. */
+static void add_origin(const struct import *im, const struct import_item *item, struct text *out)
 {
     if (!item)
         text_adds(out, im->file);
@@ -81,7 +82,7 @@ enum status import_bad_value(const struct import *im, const struct import_item *
                              const char *expected)
 {
     struct text where = {0}, shown = {0};
-    import_write_place(im, item, &where);
+    add_origin(im, item, &where);
     write_values(item, &shown);
     FAILURE(CONFIG, "%s = %.200s: expected %s", where.data, shown.data ? shown.data : "nothing",
             expected);
@@ -217,7 +218,7 @@ enum status import_set(struct import *im, const struct import_item *item, const 
         add_note(im, IMPORT_IDLE, item, "", foreign->reason);
         return STATUS_OK;
     }
-    import_write_place(im, item, &where);
+    add_origin(im, item, &where);
     enum status st = config_assign(&im->config, target, toml_value(row, value), where.data);
     if (!st) add_note(im, IMPORT_TRANSLATED, item, target, text);
     text_release(&where);
@@ -313,7 +314,7 @@ static enum status fail_unknown(const struct import *im, const struct import_ite
     }
     if (c.name && (c.cost <= 2 || !similar)) similar = c.name;
     struct text where = {0};
-    import_write_place(im, item, &where);
+    add_origin(im, item, &where);
     FAILURE(CONFIG, "%s: not a key of %s; %s%s%s", where.data, im->format,
             similar ? "did you mean " : "--lenient lists such keys and continues",
             similar ? similar : "", similar ? "?" : "");

@@ -119,9 +119,6 @@ enum status import_apply_rows(struct import *im, const struct import_row *rows, 
 /* CONFIG: keys would change the result, and config.accept_loss does not name them (refusals.h). */
 enum status import_check_refusals(struct import *im);
 
-/* Appends an item's place for messages: "file:line: key" or "command line: key". */
-void import_write_place(const struct import *im, const struct import_item *item, struct text *out);
-
 /* Write the result: a commented TOML file, or a JSON object with format, file, ranks, keys[] and
  * toml. */
 void import_write(const struct import *im, struct text *toml);
