@@ -325,13 +325,6 @@ enum status safetensors_read_part(const struct safetensors *s, const struct safe
     return STATUS_OK;
 }
 
-enum status safetensors_read_f32(const struct safetensors *s, const struct safetensors_tensor *t,
-                                 float *out)
-{
-    TRY(safetensors_read_part(s, t, 0, t->elements, out));
-    return STATUS_OK;
-}
-
 enum status safetensors_read_part_bf16(const struct safetensors *s,
                                        const struct safetensors_tensor *t, uint64_t first,
                                        uint64_t count, uint16_t *out)
@@ -346,13 +339,6 @@ enum status safetensors_read_part_bf16(const struct safetensors *s,
         TRY(safetensors_read_part(s, t, first + at, n, batch));
         safetensors_from_f32(batch, n, SAFETENSORS_BF16, out + at);
     }
-    return STATUS_OK;
-}
-
-enum status safetensors_read_bf16(const struct safetensors *s, const struct safetensors_tensor *t,
-                                  uint16_t *out)
-{
-    TRY(safetensors_read_part_bf16(s, t, 0, t->elements, out));
     return STATUS_OK;
 }
 

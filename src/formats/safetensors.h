@@ -75,7 +75,6 @@ void safetensors_close(struct safetensors *s);
  * safetensors_close even after a failure. */
 enum status safetensors_parse(struct safetensors *s, const unsigned char *bytes, uint64_t size);
 
-/* Finds a tensor by name; NULL if it does not exist. */
 /* Replaces every name by what `rename` returns for it, on the heap.  DATA: two names are equal. */
 enum status safetensors_rename(struct safetensors *s, char *(*rename)(const char *name));
 /* Rows [row, row + rows) of a tensor, as a tensor of its own. */
@@ -89,15 +88,11 @@ void safetensors_split(struct safetensors *s, size_t index, const struct safeten
                        size_t count);
 /* Sorts the tensors.  DATA: two have the same name. */
 enum status safetensors_index(struct safetensors *s);
+/* Finds a tensor by name; NULL if it does not exist. */
 const struct safetensors_tensor *safetensors_find(const struct safetensors *s, const char *name);
-/* Read the whole tensor as f32, or as bf16; BF16 data is copied bit for bit.  UNSUPPORTED: the
- * dtype is not F32, BF16, F16, F64, F8_E4M3 or F8_E5M2. */
-enum status safetensors_read_f32(const struct safetensors *s, const struct safetensors_tensor *t,
-                                 float *out);
-enum status safetensors_read_bf16(const struct safetensors *s, const struct safetensors_tensor *t,
-                                  uint16_t *out);
-/* Read `count` elements from element `first` on, which must exist.  Call file_map_check(&s->map)
- * before using them. */
+/* Read `count` elements from element `first` on, which must exist, as f32 or bf16; BF16 data is
+ * copied bit for bit.  Call file_map_check(&s->map) before using them.  UNSUPPORTED: the dtype is
+ * not F32, BF16, F16, F64, F8_E4M3 or F8_E5M2. */
 enum status safetensors_read_part(const struct safetensors *s, const struct safetensors_tensor *t,
                                   uint64_t first, uint64_t count, float *out);
 enum status safetensors_read_part_bf16(const struct safetensors *s,

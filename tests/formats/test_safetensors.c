@@ -234,8 +234,8 @@ static void read_back_both(enum safetensors_dtype dtype, const void *bytes, size
     CHECK_STATUS(OK, file_write(path, file.data, file.len));
     CHECK_STATUS(OK, safetensors_open(&s, path));
     CHECK(s.count == 1 && s.tensors[0].dtype == dtype && s.data % 8 == 0);
-    if (out) CHECK_STATUS(OK, safetensors_read_f32(&s, &s.tensors[0], out));
-    if (brain) CHECK_STATUS(OK, safetensors_read_bf16(&s, &s.tensors[0], brain));
+    if (out) CHECK_STATUS(OK, safetensors_read_part(&s, &s.tensors[0], 0, n, out));
+    if (brain) CHECK_STATUS(OK, safetensors_read_part_bf16(&s, &s.tensors[0], 0, n, brain));
     safetensors_close(&s);
     text_release(&file);
 }
@@ -270,7 +270,7 @@ TEST(safetensors_read_every_float_dtype_as_f32)
     CHECK(got[4] == -1023 * 0x1p-24f && isnan(got[5]));
 }
 
-TEST(safetensors_read_bf16_rounds_f32_and_copies_bf16)
+TEST(safetensors_read_part_bf16_rounds_f32_and_copies_bf16)
 {
     enum { N = 10001 }; /* more than one batch of the conversion */
     static const uint16_t brain[] = {0x3f80, 0xc020, 0x0001, 0x7f81}, half[] = {0x3c00, 0xc100};
@@ -339,9 +339,9 @@ TEST(safetensors_do_not_read_integers_as_weights)
     struct safetensors s;
     float out;
     CHECK_STATUS(OK, parse_bytes(&t, &s));
-    CHECK_STATUS(UNSUPPORTED, safetensors_read_f32(&s, &s.tensors[0], &out));
+    CHECK_STATUS(UNSUPPORTED, safetensors_read_part(&s, &s.tensors[0], 0, 1, &out));
     CHECK_MESSAGE("tensor n: dtype I64 is not supported");
-    CHECK_STATUS(UNSUPPORTED, safetensors_read_bf16(&s, &s.tensors[0], (uint16_t[]){0}));
+    CHECK_STATUS(UNSUPPORTED, safetensors_read_part_bf16(&s, &s.tensors[0], 0, 1, (uint16_t[]){0}));
     safetensors_close(&s);
     text_release(&t);
 }
