@@ -13,6 +13,7 @@ static const struct {
     {"validation_loss", "validation loss (nats/token)", 1},
     {"grad_norm", "gradient norm", 1},
     {"lr", "learning rate", 1},
+    {"parameter_norm", "L2 norm of the weights", 1},
     {"tokens_seen", "tokens seen", 1},
     {"tokens_per_second", "tokens/s", 1},
     {"tokens_per_second_per_rank", "tokens/s per rank", 1},

@@ -2,6 +2,7 @@
 #include "runs/report.h"
 
 #include "base/json.h"
+#include "plot/metric_label.h"
 #include "runs/run_cell.h"
 
 #include <math.h>
@@ -52,8 +53,12 @@ static void write_series(struct json_writer *w, const struct run_series *s)
 {
     double *steps = copy_numbers(s->steps, s->count), *values = copy_numbers(s->values, s->count);
     size_t count = report_thin(steps, values, s->count, REPORT_POINTS);
+    double scale;
+    const char *label = metric_label(s->key, &scale);
+    for (size_t i = 0; i < count; i++) values[i] *= scale;
     json_begin_object(w, NULL, JSON_COMPACT);
     json_write_string(w, "key", s->key);
+    json_write_string(w, "label", label);
     json_write_int(w, "count", (int64_t)s->count);
     json_begin_array(w, "steps", JSON_COMPACT);
     for (size_t i = 0; i < count; i++) json_write_format(w, NULL, "%.0f", steps[i]);

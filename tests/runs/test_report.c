@@ -41,6 +41,7 @@ TEST(a_report_has_the_runs_curves_settings_and_samples)
     CHECK(json_string_is(json_get(loss, "key"), "loss") &&
           json_count(json_get(loss, "steps")) == 4);
     CHECK(json_number(json_item(json_get(loss, "values"), 3)) == 80);
+    CHECK(json_string_is(json_get(loss, "label"), "loss (nats/token)"));
     const struct json *text = json_get(json_item(json_get(b, "samples"), 0), "text");
     CHECK(json_string_is(text, " upon </script><b>"));
     CHECK(!json_count(json_get(a, "samples")) && json_count(json_get(a, "log")) == 1);
