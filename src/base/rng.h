@@ -50,3 +50,12 @@ double rng_normal(uint64_t seed, enum rng_purpose purpose, uint64_t step, uint64
 /* Uniform in [0, below), below > 0; multiply-shift, bias under 2^-32 for below < 2^32. */
 uint64_t rng_below(uint64_t below, uint64_t seed, enum rng_purpose purpose, uint64_t step,
                    uint64_t position);
+
+/* A hash of 64 bits: the first output of SplitMix64 (Steele et al. 2014) with this state. */
+static inline uint64_t rng_mix(uint64_t x)
+{
+    x += 0x9E3779B97F4A7C15u;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return x ^ x >> 31;
+}

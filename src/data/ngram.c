@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/ngram.h"
 
+#include "base/rng.h"
 #include "base/text.h"
 
 #include <math.h>
@@ -37,18 +38,10 @@ void ngram_free(struct ngram *g)
     free(g);
 }
 
-/* SplitMix64's finalizer (Steele et al. 2014). */
-static uint64_t mix_bits(uint64_t x)
-{
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-    return x ^ x >> 31;
-}
-
 static uint64_t hash_ids(const int32_t *ids, int n)
 {
     uint64_t key = 1;
-    for (int i = 0; i < n; i++) key = mix_bits(key + 0x9E3779B97F4A7C15u + (uint64_t)ids[i]);
+    for (int i = 0; i < n; i++) key = rng_mix(key + (uint64_t)ids[i]);
     return key ? key : 1;
 }
 

@@ -76,14 +76,7 @@ void stream_release(struct stream *s)
     free(s->group_start);
 }
 
-static uint64_t mix_bits(uint64_t x)
-{
-    x += 0x9E3779B97F4A7C15u;
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-    return x ^ x >> 31;
-}
-
+/* Whatever the seed, so that runs with several seeds hold out the same documents. */
 static bool is_held_out(const struct stream_rules *r, size_t source, uint64_t position)
 {
     return r->validation_share > 0 && rng_uniform(0, RNG_VALIDATION, r->identities[source].place,
@@ -184,7 +177,7 @@ static void shuffle_window(const struct stream *s, size_t source, struct partiti
     const struct shuffle by = {.seed = r->seed,
                                .purpose = RNG_SHUFFLE,
                                .step = (s->number * id->count + id->place) & 0xFFFFFFFFFF,
-                               .key = mix_bits(p->epoch ^ mix_bits(p->window_begin))};
+                               .key = rng_mix(p->epoch ^ rng_mix(p->window_begin))};
     for (uint64_t i = 0; i < p->count; i++) p->order[i] = (uint32_t)i;
     if (!r->once) shuffle(&by, p->order, p->count);
 }
@@ -365,7 +358,7 @@ static enum status read_group(struct stream *s, struct source_tokens *t)
     const struct shuffle by = {.seed = s->rules->seed,
                                .purpose = RNG_PACKING,
                                .step = s->number,
-                               .key = mix_bits((uint64_t)s->draws)};
+                               .key = rng_mix((uint64_t)s->draws)};
     do {
         size_t before = s->tokens.count;
         TRY(draw_document(s, t));

@@ -28,3 +28,10 @@ TEST(rng_draws_have_the_expected_mean_and_variance)
     CHECK_NEAR(squares / N, 1, 0.01);
     CHECK_NEAR(uniform / N, 0.5, 0.01);
 }
+
+/* The first outputs of SplitMix64 from state 0. */
+TEST(rng_mix_is_splitmix64)
+{
+    CHECK(rng_mix(0) == 0xE220A8397B1DCDAFu);
+    CHECK(rng_mix(0x9E3779B97F4A7C15u) == 0x6E789E6AA1B965F4u);
+}
