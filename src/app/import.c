@@ -39,12 +39,6 @@ static const struct flag flags[] = {
     {0},
 };
 
-static bool ends_with(const char *word, const char *end)
-{
-    size_t len = strlen(word), want = strlen(end);
-    return len >= want && !strcmp(word + len - want, end);
-}
-
 struct import_arguments {
     const char *file, *from;
     bool json, lenient;
@@ -88,11 +82,11 @@ static enum status convert(struct import *im, const struct import_arguments *r)
 {
     struct text bytes = {0};
     if (r->from) return import_flags(im, r->words, r->num_words);
-    if (ends_with(r->file, ".toml"))
+    if (file_has_suffix(r->file, ".toml"))
         FAIL(USAGE, "config import: %s: torchtitan's TOML needs no conversion: llamero check %s",
              r->file, r->file);
     enum status st = file_read(r->file, MAX_BYTES, &bytes);
-    if (!st && (ends_with(r->file, ".yaml") || ends_with(r->file, ".yml"))) {
+    if (!st && (file_has_suffix(r->file, ".yaml") || file_has_suffix(r->file, ".yml"))) {
         for (size_t i = 0; i < r->num_words && !st; i++)
             if (!strchr(r->words[i], '='))
                 st = FAILURE(USAGE, "config import: %.80s: expected key=value after a YAML file",
