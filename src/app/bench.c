@@ -83,7 +83,7 @@ static enum status open_model(struct bench *b)
     struct layout layout;
     TRY(inputs_fetch_tokenizer(c, comm_self()));
     TRY(inputs_open_tokenizer(c, false, &t));
-    enum status st = model_shape_resolve(&b->shape, &c->model, t ? tokenizer_vocab_size(t) : 0);
+    enum status st = model_shape_resolve(&b->shape, &c->model, tokenizer_vocab_size(t));
     tokenizer_close(t);
     TRY(st);
     if (b->shape.max_context < c->training.seq_len) b->shape.max_context = (int)c->training.seq_len;

@@ -210,7 +210,7 @@ static enum status find_vocab_size(const struct config *c, const struct tokenize
     struct model_shape shape;
     *size = c->model.vocab_size;
     if (!is_config) return STATUS_OK;
-    TRY(model_shape_resolve(&shape, &c->model, t ? tokenizer_vocab_size(t) : 0));
+    TRY(model_shape_resolve(&shape, &c->model, tokenizer_vocab_size(t)));
     *size = shape.V;
     return STATUS_OK;
 }

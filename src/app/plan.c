@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-
 #include "app/app.h"
 #include "app/arguments.h"
 #include "app/dump_folder.h"
@@ -128,8 +127,7 @@ static enum status search(struct planning *p, bool json)
 {
     const struct config *c = p->config;
     open_tokenizer(p);
-    TRY(model_shape_resolve(&p->shape, &c->model,
-                            p->tokenizer ? tokenizer_vocab_size(p->tokenizer) : 0));
+    TRY(model_shape_resolve(&p->shape, &c->model, tokenizer_vocab_size(p->tokenizer)));
     return plan_search_print(
         &(struct planned_run){
             .config = c, .shape = &p->shape, .tokenizer = p->tokenizer, .ranks = p->ranks},
@@ -156,15 +154,13 @@ static enum status plan(struct planning *p)
     struct mesh mesh;
     TRY(mesh_resolve(&mesh, &c->parallelism, 0, p->ranks));
     open_tokenizer(p);
-    TRY(model_shape_resolve(&p->shape, &c->model,
-                            p->tokenizer ? tokenizer_vocab_size(p->tokenizer) : 0));
+    TRY(model_shape_resolve(&p->shape, &c->model, tokenizer_vocab_size(p->tokenizer)));
     TRY(config_fit(c, &p->shape, &mesh));
     TRY(run_memory_plan_run(&p->memory, c, p->tokenizer, p->ranks));
     p->num_stages = data_stages_count(c);
     data_stages_open(&p->stage, c, &mesh, p->memory.data_stage);
     p->config = c = &p->stage.config;
-    TRY(model_shape_resolve(&p->shape, &c->model,
-                            p->tokenizer ? tokenizer_vocab_size(p->tokenizer) : 0));
+    TRY(model_shape_resolve(&p->shape, &c->model, tokenizer_vocab_size(p->tokenizer)));
     TRY(estimate(p));
     layout_init(&layout, &p->shape, 1);
     p->parameters = layout.parameters;

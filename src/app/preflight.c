@@ -326,8 +326,7 @@ static void check_model(struct flight *f)
                        passes(f, inputs_open_tokenizer(c, false, &p->tokenizer));
     f->has_shape =
         f->has_tokenizer &&
-        passes(f, model_shape_resolve(&p->shape, &c->model,
-                                      p->tokenizer ? tokenizer_vocab_size(p->tokenizer) : 0));
+        passes(f, model_shape_resolve(&p->shape, &c->model, tokenizer_vocab_size(p->tokenizer)));
     f->fits = f->is_valid && f->has_shape && passes(f, config_fit(c, &p->shape, &p->mesh));
 }
 

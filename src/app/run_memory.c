@@ -207,7 +207,7 @@ static enum status plan_data_stage(struct run_memory *m, const struct config *c,
                                    const struct tokenizer *t, int ranks)
 {
     struct model_shape shape;
-    TRY(model_shape_resolve(&shape, &c->model, t ? tokenizer_vocab_size(t) : 0));
+    TRY(model_shape_resolve(&shape, &c->model, tokenizer_vocab_size(t)));
     return run_memory_plan(m, c, &shape, t, ranks);
 }
 

@@ -194,7 +194,7 @@ static enum status open_tokens(struct loader *l)
 {
     const struct loader_options *o = &l->options;
     const struct tokenizer *t = o->tokenizer;
-    int32_t size = t ? tokenizer_vocab_size(t) : 0;
+    int32_t size = tokenizer_vocab_size(t);
     l->tokens = (struct source_tokens){.tokenizer = t,
                                        .vocab_size = o->vocab_size ? o->vocab_size : size,
                                        .bos = o->data->bos,

@@ -26,7 +26,7 @@ static uint32_t rows_fingerprint(const struct loader *l)
     text_addf(&t, " %s %.17g %d %s %lld", objective_kind_word(o->objective->name),
               o->objective->name == OBJECTIVE_masked ? o->objective->mask_probability : 0,
               l->masked ? l->mask_id : -1, o->tokenizer ? tokenizer_kind(o->tokenizer) : "",
-              o->tokenizer ? (long long)tokenizer_vocab_size(o->tokenizer) : 0);
+              (long long)tokenizer_vocab_size(o->tokenizer));
     return sum_of(&t);
 }
 

@@ -40,7 +40,7 @@ static void add_name(struct special_names *s, const char *text, int32_t id)
 
 static void special_names_init(struct special_names *s, const struct tokenizer *t)
 {
-    int32_t size = t ? tokenizer_vocab_size(t) : 0;
+    int32_t size = tokenizer_vocab_size(t);
     *s = (struct special_names){.begins = heap(PAIRS * sizeof *s->begins)};
     for (int32_t id = 0; id < size; id++) s->count += tokenizer_special_name(t, id) != NULL;
     s->names = heap((s->count + 1) * sizeof *s->names);

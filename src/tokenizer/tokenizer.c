@@ -200,7 +200,7 @@ void tokenizer_close(struct tokenizer *t)
     free(t);
 }
 
-int32_t tokenizer_vocab_size(const struct tokenizer *t) { return t->vocab_size; }
+int32_t tokenizer_vocab_size(const struct tokenizer *t) { return t ? t->vocab_size : 0; }
 int32_t tokenizer_bos(const struct tokenizer *t) { return t->bos; }
 int32_t tokenizer_eos(const struct tokenizer *t) { return t->eos; }
 bool tokenizer_adds_bos(const struct tokenizer *t) { return t->bos >= 0 && !t->adds_no_bos; }

@@ -31,8 +31,8 @@ void tokenizer_close(struct tokenizer *t);
 /* Whether the folder has a tokenizer's file. */
 bool tokenizer_is_in(const char *folder);
 
-int32_t
-tokenizer_vocab_size(const struct tokenizer *t); /* largest ID + 1, special tokens included */
+/* Largest ID + 1, special tokens included; 0 of NULL. */
+int32_t tokenizer_vocab_size(const struct tokenizer *t);
 int32_t tokenizer_bos(const struct tokenizer *t);
 int32_t tokenizer_eos(const struct tokenizer *t);
 /* Whether Transformers, which calls it add_special_tokens, begins every text with BOS. */

@@ -73,8 +73,7 @@ static enum status resolve_model(struct training_run *r, const struct machine *m
                                  struct model_shape *shape)
 {
     const struct config *c = r->config;
-    TRY(model_shape_resolve(shape, &c->model,
-                            r->tokenizer ? tokenizer_vocab_size(r->tokenizer) : 0));
+    TRY(model_shape_resolve(shape, &c->model, tokenizer_vocab_size(r->tokenizer)));
     if (shape->max_context < c->training.seq_len) shape->max_context = (int)c->training.seq_len;
     TRY(config_fit(c, shape, &machine->mesh));
     if (r->is_main) TRY(start_check(r->whole, shape, false));

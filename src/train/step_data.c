@@ -218,8 +218,7 @@ static enum status open_loader(struct step_data *s, const struct saved_position 
 {
     const struct config *c = &s->stage.config;
     struct model_shape shape;
-    TRY(model_shape_resolve(&shape, &c->model,
-                            s->tokenizer ? tokenizer_vocab_size(s->tokenizer) : 0));
+    TRY(model_shape_resolve(&shape, &c->model, tokenizer_vocab_size(s->tokenizer)));
     s->data = inputs_data_config(c, &s->one);
     s->data.bad_record_limit = 1; /* the run has applied the limit, or will */
     if (!s->data.sampler_ranks) s->data.sampler_ranks = (int64_t)s->split.readers;
