@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <zlib.h>
 
-enum { PAGE_DATA = 0, PAGE_DICTIONARY = 2, PAGE_DATA_V2 = 3 };
+/* PageType and Encoding of parquet.thrift. */
+enum { PAGE_DATA, PAGE_INDEX, PAGE_DICTIONARY, PAGE_DATA_V2 };
 enum { LEVELS_RLE = 3, LEVELS_BIT_PACKED = 4 };
 enum { BATCH = 1024, MAX_PAGE_BYTES = 1 << 30 };
 
@@ -100,8 +101,8 @@ static enum status read_page_header(struct parquet_column *c, struct page_header
                               .encoding = -1,
                               .rows = -1,
                               .is_compressed = 1,
-                              .def_encoding = 3,
-                              .rep_encoding = 3};
+                              .def_encoding = LEVELS_RLE,
+                              .rep_encoding = LEVELS_RLE};
     const struct thrift_field v1_fields[] = {{1, .number = &h->values},
                                              {2, .number = &h->encoding},
                                              {3, .number = &h->def_encoding},
@@ -129,7 +130,7 @@ static enum status read_page_header(struct parquet_column *c, struct page_header
     TRY(reader_count(&c->pages, (uint64_t)h->compressed, 1, &bytes, "a page"));
     TRY(reader_bytes(&c->pages, bytes, &h->bytes, "a page"));
     bool is_kind[] = {[PAGE_DATA] = v1, [PAGE_DICTIONARY] = dictionary, [PAGE_DATA_V2] = v2};
-    if (h->type == 1) return STATUS_OK; /* INDEX_PAGE: writers never emit it */
+    if (h->type == PAGE_INDEX) return STATUS_OK; /* writers never emit it */
     if (h->type < 0 || h->type > PAGE_DATA_V2 || !is_kind[h->type])
         FAIL(DATA, "%s: page of type %lld lacks its header", c->file->path, (long long)h->type);
     return check_page_header(c, h, h->type == PAGE_DATA_V2);
