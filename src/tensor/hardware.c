@@ -10,6 +10,26 @@ static const struct hardware rows[] = {
 #undef X
 };
 
+static const struct form {
+    const char *pattern;
+    struct hardware hardware;
+} forms[] = {
+#define X(contains, word, bf16, f32, ranks, links)                                                 \
+    {contains,                                                                                     \
+     {.name = word,                                                                                \
+      .text = "a device",                                                                          \
+      .bf16_flops = bf16,                                                                          \
+      .f32_flops = f32,                                                                            \
+      .float8 = 2,                                                                                 \
+      .node_ranks = ranks,                                                                         \
+      .node_bandwidth = links,                                                                     \
+      .network_bandwidth = 50e9,                                                                   \
+      .latency_s = 5e-6,                                                                           \
+      .vendor = VENDOR_nvidia}},
+    HARDWARE_FORMS(X)
+#undef X
+};
+
 const struct hardware *hardware_row(enum hardware_row row) { return &rows[row]; }
 
 /* An "RTX A1000" is not an A100.  An "A100X" is one with a network adapter, and a "GH200 480GB"
@@ -25,6 +45,8 @@ const struct hardware *hardware_find(const char *device)
 {
     if (strstr(device, " MIG "))
         return NULL; /* "NVIDIA H100 80GB HBM3 MIG 1g.10gb": a part of it */
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (has_name(device, forms[i].pattern)) return &forms[i].hardware;
     for (size_t i = 1; i < sizeof rows / sizeof *rows; i++)
         if (has_name(device, rows[i].name)) return &rows[i];
     return NULL;

@@ -15,6 +15,19 @@ TEST(hardware_row_is_found_by_device_name)
     CHECK(!hardware_find("NVIDIA GeForce RTX 4090") && !hardware_find("a cpu"));
 }
 
+/* As torchtitan's get_peak_flops, and NVIDIA's data sheets of the H200 NVL and GB200 NVL72. */
+TEST(cards_and_superchips_have_peaks_of_their_own)
+{
+    CHECK(hardware_find("NVIDIA H100 PCIe")->bf16_flops == 756e12);
+    CHECK(hardware_find("NVIDIA H100 NVL")->bf16_flops == 835e12);
+    CHECK(hardware_find("NVIDIA H200 NVL")->bf16_flops == 835e12);
+    CHECK(hardware_find("NVIDIA GB200")->bf16_flops == 2500e12);
+    CHECK(hardware_find("NVIDIA B200") == hardware_row(HARDWARE_b200));
+    CHECK(hardware_find("NVIDIA H100 80GB HBM3") == hardware_row(HARDWARE_h100));
+    CHECK(!strcmp(hardware_find("NVIDIA H100 NVL")->name, "h100-nvl"));
+    CHECK(!hardware_find("NVIDIA H100 NVL MIG 1g.12gb"));
+}
+
 TEST(a_device_with_a_longer_number_is_another_one)
 {
     CHECK(!hardware_find("NVIDIA RTX A1000"));
