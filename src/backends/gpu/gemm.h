@@ -57,6 +57,11 @@ struct gemm_factors {
 enum status GPU_NAME(gemm_factors)(const struct gemm *g, const struct gemm_io *io,
                                    struct gemm_factors *to, struct queue *queue);
 
+/* The epilogue of a scaled GEMM, for a library that does not read factors in device memory: C =
+ * scale `product` (+ D), where `product` is A B in f32. */
+enum status GPU_NAME(gemm_scale)(const struct gemm *g, const struct gemm_io *io,
+                                 const float *product, struct queue *queue);
+
 /* GPU_CUBLASLT, GPU_HIPBLASLT: tests, with a stub of the library. */
 #if defined(GPU_CUDA) || defined(GPU_HIP) || defined(GPU_CUBLASLT) || defined(GPU_HIPBLASLT)
 /* DEVICE: the library failed. */

@@ -11,7 +11,7 @@ CUBLASLT_STUB := -DGPU_CUBLASLT -Itests/backends/gpu/vendor/stub
 $(B)/$(VENDOR)/cublaslt_%.stub.o: private OWN := $(CUBLASLT_STUB)
 CUBLASLT_TESTS := $(B)/tests/backends/gpu/vendor/test_cublaslt_%.o \
     $(B)/tests/backends/gpu/vendor/stub_cublaslt.o
-HIPBLASLT_STUB := -DGPU_HIPBLASLT -DGPU_EMULATED=64
+HIPBLASLT_STUB := -DGPU_HIPBLASLT -DGPU_EMULATED=64 -DHIPBLASLT_CHUNK=131072
 $(B)/$(VENDOR)/hipblaslt_%.stub.o: private OWN := $(HIPBLASLT_STUB)
 HIPBLASLT_TESTS := $(B)/tests/backends/gpu/vendor/test_hipblaslt_%.o \
     $(B)/tests/backends/gpu/vendor/stub_hipblaslt.o

@@ -42,13 +42,22 @@ static __device__ __forceinline__ void locate_tile(int M, int N, int side, int *
     *row = (first + index % rows) * side, *column = index / rows * side;
 }
 
-/* The epilogue: C = scale acc (+ D). */
+/* The epilogue: C = scale acc (+ D), WIDTH elements from `at` on. */
+template <int WIDTH, typename C>
+static __device__ __forceinline__ void store_elements(C *c, const C *d, size_t at, float scale,
+                                                      float (&sums)[WIDTH])
+{
+    float addends[WIDTH];
+    if (d) load<WIDTH>(d + at, addends);
+    for (int i = 0; i < WIDTH; i++) sums[i] = d ? addends[i] + scale * sums[i] : scale * sums[i];
+    store<WIDTH>(sums, c + at);
+}
 template <typename C>
 static __device__ __forceinline__ void store_element(C *c, const C *d, size_t at, float scale,
                                                      float sum)
 {
-    sum *= scale;
-    from_f32(d ? to_f32(d[at]) + sum : sum, c + at);
+    float sums[1] = {sum};
+    store_elements<1>(c, d, at, scale, sums);
 }
 
 /* ---- bf16 and FP8 on the matrix units ---- */
@@ -290,6 +299,22 @@ static __global__ void factors_kernel(const struct float8_scale *a, const struct
     *to = {inverse_scale(a, b), beta};
 }
 
+template <typename C, int WIDTH>
+static __global__ void __launch_bounds__(THREADS)
+    scale_kernel(size_t n, const float *product, C *c, const C *d,
+                 const struct float8_scale *a_scale, const struct float8_scale *b_scale)
+{
+    size_t at = ((size_t)blockIdx.x * THREADS + threadIdx.x) * WIDTH, end = at + WIDTH;
+    float scale = inverse_scale(a_scale, b_scale);
+    if (end <= n) {
+        float sums[WIDTH];
+        load<WIDTH>(product + at, sums);
+        store_elements<WIDTH>(c, d, at, scale, sums);
+        return;
+    }
+    for (; at < n; at++) store_element(c, d, at, scale, product[at]);
+}
+
 /* ---- on the host ---- */
 
 static size_t num_tiles(const struct gemm *g, size_t side)
@@ -352,6 +377,24 @@ extern "C" enum status GPU_NAME(gemm_tiled)(const struct gemm *g, const struct g
     if (g->a == GEMM_E5M2) return launch_fp8<struct e5m2>(g, io, queue);
     bool large = g->M >= LARGE && g->N >= LARGE && num_tiles(g, LARGE) >= MIN_LARGE_TILES;
     return large ? launch_bf16<LARGE>(g, io, queue) : launch_bf16<SMALL>(g, io, queue);
+}
+
+template <typename C, int WIDTH>
+static enum status launch_scale(const struct gemm *g, const struct gemm_io *io,
+                                const float *product, struct queue *queue)
+{
+    size_t n = (size_t)g->M * (size_t)g->N, blocks = ceil_div(n, (size_t)THREADS * WIDTH);
+    LAUNCH((scale_kernel<C, WIDTH>), (unsigned)blocks, THREADS, 0, queue, n, product, (C *)io->c,
+           (const C *)addend(g, io), io->a_scale, io->b_scale);
+    return STATUS_OK;
+}
+
+extern "C" enum status GPU_NAME(gemm_scale)(const struct gemm *g, const struct gemm_io *io,
+                                            const float *product, struct queue *queue)
+{
+    if (queue->sizing) return STATUS_OK;
+    bool aligned = is_aligned(product) && is_aligned(io->c) && is_aligned(addend(g, io));
+    BY_DTYPE_AND_WIDTH(g->out, aligned, launch_scale, g, io, product, queue);
 }
 
 extern "C" enum status GPU_NAME(gemm_factors)(const struct gemm *g, const struct gemm_io *io,

@@ -1,8 +1,11 @@
 /* gemm.h with hipBLASLt: descriptors and the first algorithm of its heuristics are kept per shape.
  *
- * Our own kernels compute what the library cannot, or cannot in all its versions: products with
- * scales in device memory (FP8 kept as bf16), operands that are not aligned to 16 bytes, since its
- * preferences have no alignment, and what no sizing pass has seen if no scratch is left. */
+ * Scaled    FP8 values are kept as bf16, and their scales are in device memory, where only some
+ *           versions read factors: the library multiplies chunks of rows to f32 in scratch, and a
+ *           kernel of ours scales, adds and rounds once.
+ * Otherwise our own kernels compute what the library cannot: operands that are not aligned to 16
+ *           bytes, since its preferences have no alignment, and what no sizing pass has seen if no
+ *           scratch is left. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/vendor/hipblaslt.h"
 
@@ -17,11 +20,17 @@ enum {
     MIN_VERSION = 600,        /* 0.6.0; earlier ones have other values for types */
     MIN_ALIGNMENT = 16,       /* bytes, of operands and workspace */
     MAX_WORKSPACE = 32 << 20, /* bytes */
+#if !defined(HIPBLASLT_CHUNK) /* tests: smaller */
+#define HIPBLASLT_CHUNK (256 << 20)
+#endif
+    CHUNK_BYTES = HIPBLASLT_CHUNK, /* of a scaled GEMM's f32 product, at most */
+    CHUNK_ROWS = 256,              /* all but the last one have a multiple of these */
 };
 
 /* One GEMM shape. */
 struct hipblaslt_matmul {
-    struct gemm gemm;
+    struct gemm gemm;    /* not scaled */
+    int leading;         /* leading dimension of A as stored */
     hipblaslt_desc desc; /* NULL: no algorithm, our own kernels compute it */
     hipblaslt_layout first, second, result;
     struct hipblaslt_algorithm algorithm;
@@ -81,11 +90,11 @@ static void release_matmul(struct hipblaslt_matmul *m)
 }
 
 static enum status create_layout(hipblaslt_layout *out, bool is_f32,
-                                 const struct column_major_matrix *m)
+                                 const struct column_major_matrix *m, int leading)
 {
     enum hipblaslt_type type = is_f32 ? HIPBLASLT_R_32F : HIPBLASLT_R_16BF;
     HIPBLASLT_TRY(
-        hipblasLtMatrixLayoutCreate(out, type, (uint64_t)m->rows, (uint64_t)m->columns, m->rows));
+        hipblasLtMatrixLayoutCreate(out, type, (uint64_t)m->rows, (uint64_t)m->columns, leading));
     return STATUS_OK;
 }
 
@@ -100,9 +109,9 @@ static enum status create_descriptors(struct hipblaslt_matmul *m)
         hipblasLtMatmulDescSetAttribute(m->desc, HIPBLASLT_DESC_TRANSA, &first, sizeof first));
     HIPBLASLT_TRY(
         hipblasLtMatmulDescSetAttribute(m->desc, HIPBLASLT_DESC_TRANSB, &second, sizeof second));
-    TRY(create_layout(&m->first, g->b == GEMM_F32, &c.first));
-    TRY(create_layout(&m->second, g->a == GEMM_F32, &c.second));
-    TRY(create_layout(&m->result, g->out == F32, &c.result));
+    TRY(create_layout(&m->first, g->b == GEMM_F32, &c.first, c.first.rows));
+    TRY(create_layout(&m->second, g->a == GEMM_F32, &c.second, m->leading));
+    TRY(create_layout(&m->result, g->out == F32, &c.result, c.result.rows));
     return STATUS_OK;
 }
 
@@ -153,7 +162,7 @@ static enum status prepare_matmul(struct hipblaslt *h, struct hipblaslt_matmul *
 {
     enum status st = STATUS_OK;
     bool found = false;
-    if (!h->handle || m->gemm.scaled) return STATUS_OK;
+    if (!h->handle) return STATUS_OK;
     TRY_OUT(create_descriptors(m));
     TRY_OUT(query_heuristics(h, m, workspace_limit(queue), &found));
     if (!found) report_fallback(h, &m->gemm);
@@ -162,12 +171,13 @@ out:
     return st;
 }
 
-static enum status find_matmul(struct hipblaslt *h, const struct gemm *g, struct queue *queue,
-                               const struct hipblaslt_matmul **out)
+/* *out: valid until the next call. */
+static enum status find_matmul(struct hipblaslt *h, const struct gemm *g, int leading,
+                               struct queue *queue, const struct hipblaslt_matmul **out)
 {
-    struct hipblaslt_matmul m = {.gemm = *g};
+    struct hipblaslt_matmul m = {.gemm = *g, .leading = leading};
     for (size_t i = 0; i < h->count; i++)
-        if (gemm_is_same(&h->matmuls[i].gemm, g)) {
+        if (gemm_is_same(&h->matmuls[i].gemm, g) && h->matmuls[i].leading == leading) {
             *out = &h->matmuls[i];
             return STATUS_OK;
         }
@@ -212,12 +222,26 @@ static bool is_aligned(const struct gemm_io *io)
     return bits % MIN_ALIGNMENT == 0;
 }
 
+/* Whether scratch has room for a buffer or workspace, which may start up to ARENA_ALIGN later. */
+static bool has_scratch(const struct queue *queue, size_t bytes)
+{
+    return queue->sizing || bytes + ARENA_ALIGN <= queue->scratch.size - queue->scratch.used;
+}
+
+static bool can_run(const struct hipblaslt_matmul *m, const struct queue *queue)
+{
+    return m->desc && has_scratch(queue, m->workspace);
+}
+
 static enum status run(const struct hipblaslt *h, const struct hipblaslt_matmul *m,
                        const struct gemm_io *io, struct queue *queue)
 {
     float alpha = 1, beta = m->gemm.accumulate ? 1 : 0;
-    void *workspace = arena_alloc(&queue->scratch, m->workspace, 1);
+    size_t mark = arena_mark(&queue->scratch), padding = queue->sizing ? ARENA_ALIGN : 0;
+    void *workspace = arena_alloc(&queue->scratch, m->workspace + padding, 1);
     const void *d = io->d ? io->d : io->c;
+    arena_reset(&queue->scratch, mark);
+    if (queue->sizing) return STATUS_OK;
     HIPBLASLT_TRY(hipblasLtMatmul(h->handle, m->desc, &alpha, io->b, m->first, io->a, m->second,
                                   &beta, d, m->result, io->c, m->result, &m->algorithm, workspace,
                                   m->workspace, gpu_stream_of(queue)));
@@ -225,22 +249,108 @@ static enum status run(const struct hipblaslt *h, const struct hipblaslt_matmul 
     return STATUS_OK;
 }
 
+static int leading_of_a(const struct gemm *g) { return g->transpose_a ? g->M : g->K; }
+
+/* *done false: the library cannot compute it, here and in gemm_in_chunks. */
+static enum status gemm_at_once(struct hipblaslt *h, const struct gemm *g, const struct gemm_io *io,
+                                struct queue *queue, bool *done)
+{
+    const struct hipblaslt_matmul *m;
+    TRY(find_matmul(h, g, leading_of_a(g), queue, &m));
+    *done = can_run(m, queue);
+    if (*done) TRY(run(h, m, io, queue));
+    return STATUS_OK;
+}
+
+/* ---- scaled ---- */
+
+/* Rows of a chunk, which depend on the sizes only, as then do the bits. */
+static int chunk_rows(const struct gemm *g)
+{
+    size_t M = (size_t)g->M, most = CHUNK_BYTES / ((size_t)g->N * sizeof(float));
+    most = most < CHUNK_ROWS ? CHUNK_ROWS : most / CHUNK_ROWS * CHUNK_ROWS;
+    size_t chunks = (M + most - 1) / most, rows = (M + chunks - 1) / chunks;
+    rows = (rows + CHUNK_ROWS - 1) / CHUNK_ROWS * CHUNK_ROWS;
+    return (int)(rows < M ? rows : M);
+}
+
+/* The product of a chunk that begins at this row. */
+static enum status find_product(struct hipblaslt *h, const struct gemm *g, int begin,
+                                struct queue *queue, const struct hipblaslt_matmul **out)
+{
+    struct gemm product = *g;
+    int rows = chunk_rows(g);
+    product.M = rows < g->M - begin ? rows : g->M - begin;
+    product.out = F32, product.scaled = product.accumulate = false;
+    TRY(find_matmul(h, &product, leading_of_a(g), queue, out));
+    return STATUS_OK;
+}
+
+static enum status run_chunk(const struct hipblaslt *h, const struct hipblaslt_matmul *m,
+                             const struct gemm *g, const struct gemm_io *io, struct queue *queue)
+{
+    struct gemm chunk = *g;
+    struct gemm_io product = {.a = io->a, .b = io->b};
+    chunk.M = m->gemm.M;
+    product.c = arena_alloc(&queue->scratch, (size_t)chunk.M * (size_t)chunk.N, sizeof(float));
+    TRY(run(h, m, &product, queue));
+    TRY(GPU_NAME(gemm_scale)(&chunk, io, product.c, queue));
+    return STATUS_OK;
+}
+
+static const void *advance(const void *x, size_t bytes)
+{
+    return x ? (const unsigned char *)x + bytes : NULL;
+}
+
+static struct gemm_io io_of_rows(const struct gemm *g, const struct gemm_io *io, int begin)
+{
+    size_t row = (size_t)begin, c = row * (size_t)g->N * dtype_bytes(g->out);
+    struct gemm_io part = *io;
+    part.a = advance(io->a, row * (g->transpose_a ? 1 : (size_t)g->K) * sizeof(bf16));
+    part.c = (void *)(uintptr_t)advance(io->c, c), part.d = advance(io->d, c);
+    return part;
+}
+
+/* Before the first chunk changes C, all must be known to run: D may be C. */
+static enum status can_run_chunks(struct hipblaslt *h, const struct gemm *g, struct queue *queue,
+                                  bool *can)
+{
+    int rows = chunk_rows(g), last = (g->M - 1) / rows * rows;
+    size_t mark = arena_mark(&queue->scratch), sums = (size_t)rows * (size_t)g->N * sizeof(float);
+    const struct hipblaslt_matmul *m;
+    *can = has_scratch(queue, sums);
+    if (!*can) return STATUS_OK;
+    (void)arena_alloc(&queue->scratch, sums, 1);
+    for (int begin = 0; *can && begin <= last; begin += last ? last : 1) {
+        TRY(find_product(h, g, begin, queue, &m));
+        *can = can_run(m, queue);
+    }
+    arena_reset(&queue->scratch, mark);
+    return STATUS_OK;
+}
+
+static enum status gemm_in_chunks(struct hipblaslt *h, const struct gemm *g,
+                                  const struct gemm_io *io, struct queue *queue, bool *done)
+{
+    const struct hipblaslt_matmul *m;
+    int rows = chunk_rows(g);
+    TRY(can_run_chunks(h, g, queue, done));
+    for (int begin = 0; *done && begin < g->M; begin += rows) {
+        struct gemm_io part = io_of_rows(g, io, begin);
+        size_t mark = arena_mark(&queue->scratch);
+        TRY(find_product(h, g, begin, queue, &m));
+        TRY(run_chunk(h, m, g, &part, queue));
+        arena_reset(&queue->scratch, mark);
+    }
+    return STATUS_OK;
+}
+
 enum status GPU_NAME(gemm)(const struct gemm *g, const struct gemm_io *io, struct queue *queue)
 {
     struct hipblaslt *h = open_library(queue);
-    const struct hipblaslt_matmul *m;
-    size_t mark = arena_mark(&queue->scratch);
-    TRY(find_matmul(h, g, queue, &m));
-    bool fits =
-        queue->sizing || m->workspace + ARENA_ALIGN <= queue->scratch.size - queue->scratch.used;
-    if (!m->desc || !fits || !is_aligned(io)) {
-        TRY(GPU_NAME(gemm_tiled)(g, io, queue));
-        return STATUS_OK;
-    }
-    if (queue->sizing)
-        (void)arena_alloc(&queue->scratch, m->workspace + ARENA_ALIGN, 1);
-    else
-        TRY(run(h, m, io, queue));
-    arena_reset(&queue->scratch, mark);
+    bool done = false;
+    if (is_aligned(io)) TRY((g->scaled ? gemm_in_chunks : gemm_at_once)(h, g, io, queue, &done));
+    if (!done) TRY(GPU_NAME(gemm_tiled)(g, io, queue));
     return STATUS_OK;
 }

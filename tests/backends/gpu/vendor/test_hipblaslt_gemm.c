@@ -33,6 +33,7 @@ static void *upload(struct gemm_rig *r, size_t n, bool is_f32)
     void *at = arena_alloc(&r->memory, bytes, 1);
     for (size_t i = 0; i < n; i++) {
         wide[i] = (float)rng_normal(7, RNG_TEST, 0, i);
+        if (r->g.scaled) wide[i] = roundf(4 * wide[i]); /* so that sums are exact in any order */
         narrow[i] = bf16_from_f32(wide[i]);
     }
     CHECK_STATUS(OK, queue_copy(r->queue, at, is_f32 ? (void *)wide : narrow, bytes));
@@ -42,7 +43,7 @@ static void *upload(struct gemm_rig *r, size_t n, bool is_f32)
 
 static void open_rig(struct gemm_rig *r, struct gemm g)
 {
-    const struct float8_scale scales[2] = {{4, 0.25f}, {0.5f, 2}};
+    const struct float8_scale scales[2] = {{3.3f, 0.3f}, {0.6f, 1.7f}};
     size_t M = (size_t)g.M, N = (size_t)g.N, K = (size_t)g.K;
     struct float8_scale *at;
     *r = (struct gemm_rig){.g = g, .result_bytes = M * N * dtype_bytes(g.out)};
@@ -96,7 +97,7 @@ static void compare(struct gemm g)
         double difference = (double)library[i] - (double)tiled[i];
         error += difference * difference, size += (double)tiled[i] * (double)tiled[i];
     }
-    double tolerance = g.out == BF16 ? 5e-3 : 1e-5;
+    double tolerance = g.scaled ? 0 : g.out == BF16 ? 5e-3 : 1e-5;
     if (!(sqrt(error) <= tolerance * sqrt(size)))
         fail_msg("%d x %d x %d of type %d: error %g of %g", g.M, g.N, g.K, g.a, sqrt(error),
                  sqrt(size));
@@ -116,6 +117,25 @@ TEST(hipblaslt_matches_our_kernels)
             g.out = variant / 8 == 1 ? BF16 : F32;
             compare(g);
         }
+}
+
+/* FP8 values are bf16 here: small integers, whose products and sums are exact. */
+TEST(hipblaslt_computes_the_bits_of_our_kernels_for_scaled_gemms)
+{
+    static const int sizes[][3] = {{600, 64, 32}, {40, 24, 16}, {7, 33, 65}};
+    if (!has_device()) skip();
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (unsigned variant = 0; variant < 16; variant++)
+            compare((struct gemm){.M = sizes[i][0],
+                                  .N = sizes[i][1],
+                                  .K = sizes[i][2],
+                                  .transpose_a = variant & 1,
+                                  .transpose_b = variant & 2,
+                                  .accumulate = variant & 4,
+                                  .scaled = true,
+                                  .a = GEMM_BF16,
+                                  .b = GEMM_BF16,
+                                  .out = variant & 8 ? F32 : BF16});
 }
 
 #if !defined(GPU_HIP) /* calls to the stub of hipBLASLt */
@@ -147,7 +167,7 @@ TEST(our_kernels_compute_what_hipblaslt_does_not_support)
     struct gemm g = usual;
     g.K = STUB_HIP_UNSUPPORTED_K;
     compare(g);
-    g = usual, g.scaled = true; /* the factors are in device memory */
+    g.scaled = true;
     compare(g);
     struct gemm_rig r;
     open_rig(&r, usual);
@@ -222,6 +242,23 @@ TEST(a_gemm_that_was_not_sized_for_hipblaslt_uses_no_more_scratch_than_is_free)
     CHECK_STATUS(OK, GPU_NAME(gemm)(&r.g, &r.io, r.queue));
     CHECK_STATUS(OK, queue_wait(r.queue));
     CHECK(stub_hipblaslt.ran == before.ran && stub_hipblaslt.failed == before.failed);
+    close_rig(&r);
+}
+
+/* HIPBLASLT_CHUNK is 128 KiB in tests: of 600 rows of 64 elements, 512 and 88. */
+TEST(hipblaslt_multiplies_scaled_gemms_in_chunks_of_rows)
+{
+    struct gemm_rig r;
+    struct stub_hipblaslt before = stub_hipblaslt;
+    struct gemm g = usual;
+    g.M = 600, g.N = 64, g.scaled = true;
+    open_rig(&r, g);
+    free(run_gemm(&r, false)), free(run_gemm(&r, false));
+    CHECK(stub_hipblaslt.ran == before.ran + 4 && stub_hipblaslt.failed == before.failed);
+    CHECK(stub_hipblaslt.num_heuristics == before.num_heuristics + 2);
+    CHECK_STATUS(OK, GPU_NAME(gemm)(&r.g, &r.io, r.queue)); /* no scratch: our own kernels */
+    CHECK_STATUS(OK, queue_wait(r.queue));
+    CHECK(stub_hipblaslt.ran == before.ran + 4);
     close_rig(&r);
 }
 
