@@ -11,6 +11,7 @@
 #include "machine/gpu_list.h"
 #include "tensor/hardware.h"
 
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -94,6 +95,7 @@ enum status gpu_machine_open(struct machine *m, const struct device_config *c, i
     m->ops = &BACKEND(ops);
     TRY(BACKEND(open)(&m->queue, index));
     m->queue->num_threads = c->threads ? (int)c->threads : cores;
+    omp_set_num_threads(m->queue->num_threads); /* they zero pinned memory */
     BACKEND(allow_nondeterministic)(m->queue, !c->deterministic);
     BACKEND(limit_attention)(m->queue, (size_t)c->attention_bytes);
     TRY(look_up_peak(m, index));
