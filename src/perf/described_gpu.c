@@ -26,12 +26,14 @@ static void reserve_scratch(struct simulated_queue *queue, const struct op_call 
 void described_gpu_open(struct described_gpu *g, const struct device_config *c, struct machine *m)
 {
     const struct hardware *hardware = hardware_row((enum hardware_row)c->hardware);
+    const struct hardware changed = device_config_hardware(c);
+    bool native_fp8 = hardware_has_native_fp8(&changed);
     *g = (struct described_gpu){
         .queue = {.base = {.num_threads = 1, .device = &step_simulator_gpu_device},
                   .on_call = reserve_scratch},
         .traits = {hardware->vendor, c->deterministic, (size_t)c->attention_bytes,
-                   c->hardware == HARDWARE_b200}};
-    g->queue.native_fp8 = hardware->float8 > 1;
+                   c->hardware == HARDWARE_b200, native_fp8}};
+    g->queue.native_fp8 = native_fp8;
     m->queue = &g->queue.base;
     m->ops = &step_simulator_gpu_ops;
     m->hardware = hardware;

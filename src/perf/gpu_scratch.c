@@ -77,6 +77,27 @@ static size_t sum_squares_bytes(const struct sum_squares *a)
 
 /* --- libraries (backends/gpu/vendor) ---------------------------------------------------------- */
 
+/* hipBLASLt multiplies FP8 values that are kept as bf16 to f32, in chunks of rows. */
+static size_t hipblaslt_product_bytes(size_t M, size_t N)
+{
+    enum { BYTES = 256 << 20, ROWS = 256 };
+    size_t most = BYTES / (N * sizeof(float)) / ROWS * ROWS;
+    size_t chunks = divide_up(M, most ? most : ROWS), rows = divide_up(M, chunks);
+    rows = divide_up(rows, ROWS) * ROWS;
+    return padded((rows < M ? rows : M) * N * sizeof(float));
+}
+
+static size_t gemm_bytes(const struct op_call *c, const struct gpu_traits *g)
+{
+    const struct linear *l = &c->what.linear_forward;
+    size_t rows = (size_t)(c->op == OP_linear_backward_weight ? l->F : l->N);
+    size_t columns = (size_t)(c->op == OP_linear_forward ? l->F : l->D);
+    if (g->vendor == VENDOR_nvidia) return CUBLASLT_BYTES;
+    if (g->vendor != VENDOR_amd) return 0;
+    bool is_scaled = l->float8 && !g->native_fp8;
+    return HIPBLASLT_BYTES + (is_scaled ? hipblaslt_product_bytes(rows, columns) : 0);
+}
+
 static bool cudnn_supports(const struct attention *a, const struct gpu_traits *g)
 {
     int max_head = g->is_b200 ? CUDNN_MAX_HEAD_B200 : CUDNN_MAX_HEAD;
@@ -146,8 +167,7 @@ size_t gpu_scratch_bytes(const struct op_call *c, bool has_documents, const stru
     switch (c->op) {
     case OP_linear_forward:
     case OP_linear_backward_input:
-    case OP_linear_backward_weight:
-        return is_nvidia ? CUBLASLT_BYTES : is_amd ? HIPBLASLT_BYTES : 0;
+    case OP_linear_backward_weight: return gemm_bytes(c, g);
     case OP_embedding_backward: return embedding_backward_bytes(&c->what.embedding_backward);
     case OP_rmsnorm_backward: return rmsnorm_backward_bytes(&c->what.rmsnorm_backward);
     case OP_attention_forward: return flash_forward_bytes(&c->what.attention_forward, lanes);

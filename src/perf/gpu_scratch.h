@@ -18,6 +18,7 @@ struct gpu_traits {
     bool deterministic;          /* device.deterministic */
     size_t attention_bytes;      /* device.attention_bytes */
     bool is_b200;                /* compute capability 10.x, for which cuDNN has other engines */
+    bool native_fp8;             /* matrix units multiply FP8 values */
 };
 
 /* Scratch that a call of an operation reserves.  has_documents: attention has a document mask. */

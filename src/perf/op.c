@@ -54,6 +54,11 @@ static void linear_work(const struct op_call *c, struct op_work *w)
     size_t x = (size_t)a->N * (size_t)a->D, y = (size_t)a->N * (size_t)a->F;
     size_t weight = (size_t)a->F * (size_t)a->D, times = a->accumulate ? 2 : 1;
     enum dtype operand = linear_operand(a);
+    size_t outputs = c->op == OP_linear_forward          ? y
+                     : c->op == OP_linear_backward_input ? x
+                                                         : weight;
+    enum dtype result = c->op == OP_linear_backward_weight ? F32 : a->dtype;
+    w->scaling_bytes = (double)outputs * (double)(dtype_bytes(F32) + times * dtype_bytes(result));
     w->flops = 2.0 * (double)x * a->F, w->float8 = a->float8, w->tf32 = a->allow_tf32;
     if (c->op == OP_linear_forward) {
         add_buffer(w, x, operand, x);

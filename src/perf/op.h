@@ -64,8 +64,9 @@ struct op_work {
     struct op_buffer buffers[OP_BUFFERS]; /* in the order of the operation's io struct */
     int num_buffers;
     double flops, bytes;
-    bool float8; /* a GEMM of FP8 values */
-    bool tf32;   /* a GEMM of f32 that NVIDIA's tensor cores may compute in TF32 */
+    bool float8;          /* a GEMM of FP8 values */
+    double scaling_bytes; /* with float8: of a pass that scales the result afterwards */
+    bool tf32;            /* a GEMM of f32 that NVIDIA's tensor cores may compute in TF32 */
     enum op_bound bound;
 };
 void op_work(const struct op_call *c, struct op_work *w);

@@ -57,6 +57,12 @@ struct simulated_rank {
     bool updated;
 };
 
+/* hipBLASLt cannot read the scales of FP8 values: a kernel applies them to its results. */
+static bool scales_afterwards(const struct hardware *h)
+{
+    return h->vendor == VENDOR_amd && !hardware_has_native_fp8(h);
+}
+
 static void on_call(struct simulated_queue *queue, const struct op_call *c)
 {
     struct simulated_rank *r = (struct simulated_rank *)queue;
@@ -73,6 +79,8 @@ static void on_call(struct simulated_queue *queue, const struct op_call *c)
         double gain = w.float8 ? h->float8 : is_tf32 ? 0.5 : 1;
         enum dtype dtype = is_tf32 ? BF16 : w.buffers[0].dtype;
         sim_clock_compute(&r->clocks[i], dtype, w.flops / gain, w.bytes);
+        if (w.float8 && scales_afterwards(h))
+            sim_clock_compute(&r->clocks[i], F32, 0, w.scaling_bytes);
     }
 }
 
@@ -143,7 +151,7 @@ enum status step_simulator_run_rank(const struct rank_simulation *s, struct memo
                               .mesh = s->mesh};
     r.queue.base.device = is_gpu ? &step_simulator_gpu_device : NULL;
     r.queue.base.copy_observer = &r.copies;
-    r.queue.native_fp8 = s->clocks[0].hardware.float8 > 1;
+    r.queue.native_fp8 = hardware_has_native_fp8(&s->clocks[0].hardware);
     r.groups = &machine.groups;
     groups_init_simulated(&machine.groups, &s->mesh);
     for (enum group g = 0; g < GROUP_COUNT; g++) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/device_config.h"
 
-struct hardware device_config_hardware(const struct device_config *c)
+struct hardware device_config_apply(const struct device_config *c, const struct hardware *row)
 {
-    struct hardware h = *hardware_row((enum hardware_row)c->hardware);
+    struct hardware h = *row;
     const struct {
         double value, *field;
     } overrides[] = {
@@ -12,9 +12,14 @@ struct hardware device_config_hardware(const struct device_config *c)
         {c->memory_rate, &h.memory_bandwidth}, {(double)c->node_ranks, &h.node_ranks},
         {c->node_rate, &h.node_bandwidth},     {c->network_rate, &h.network_bandwidth},
         {c->transfer_latency, &h.latency_s},   {c->host_memory_bytes, &h.host_bytes},
-        {c->host_rate, &h.host_bandwidth},
+        {c->host_rate, &h.host_bandwidth},     {c->fp8_speedup, &h.float8},
     };
     for (size_t i = 0; i < sizeof overrides / sizeof *overrides; i++)
         if (overrides[i].value > 0) *overrides[i].field = overrides[i].value;
     return h;
+}
+
+struct hardware device_config_hardware(const struct device_config *c)
+{
+    return device_config_apply(c, hardware_row((enum hardware_row)c->hardware));
 }

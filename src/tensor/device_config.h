@@ -14,5 +14,6 @@ struct device_config {
 #undef OPT
 };
 
-/* The row that device.hardware names, with the other keys of [device] applied. */
+/* A row with the keys of [device] that are set applied; the row that device.hardware names. */
+struct hardware device_config_apply(const struct device_config *c, const struct hardware *row);
 struct hardware device_config_hardware(const struct device_config *c);

@@ -31,20 +31,20 @@
 /* Who makes it, for the libraries and the memory they use.  none: a CPU. */
 enum hardware_vendor { VENDOR_none, VENDOR_nvidia, VENDOR_amd, VENDOR_aws };
 
-/* Columns: name, what a rank is, peak bf16 and f32 FLOP/s, FP8 peak as a multiple of bf16's,
- * fraction of the peak that large GEMMs reach, memory in bytes, memory bandwidth, ranks per node,
- * bandwidth within a node and between nodes, latency of a step of a collective, vendor, host memory
- * in bytes, bandwidth between device and host memory.  Zero: measured at run time; for host memory,
- * unknown. */
+/* Columns: name, what a rank is, peak bf16 and f32 FLOP/s, FP8 peak as a multiple of bf16's in
+ * this program, fraction of the peak that large GEMMs reach, memory in bytes, memory bandwidth,
+ * ranks per node, bandwidth within a node and between nodes, latency of a step of a collective,
+ * vendor, host memory in bytes, bandwidth between device and host memory.  Zero: measured at run
+ * time; for host memory, unknown. */
 #define HARDWARE_LIST(X)                                                                           \
     X(cpu, "this machine", 0, 0, 1, 0, 0, 0, 1, 5e9, 12.5e9, 20e-6, VENDOR_none, 0, 0)             \
     X(mi250x, "one die of a module", 191.5e12, 47.9e12, 1, 0.42, 0x1p36, 1.6e12, 8, 100e9, 12.5e9, \
       5e-6, VENDOR_amd, 64e9, 36e9)                                                                \
-    X(mi300x, "a device", 1307.4e12, 163.4e12, 2, 0.42, 192 * 0x1p30, 5.3e12, 8, 448e9, 50e9,      \
+    X(mi300x, "a device", 1307.4e12, 163.4e12, 1, 0.42, 192 * 0x1p30, 5.3e12, 8, 448e9, 50e9,      \
       5e-6, VENDOR_amd, 0, 64e9)                                                                   \
-    X(mi325x, "a device", 1307.4e12, 163.4e12, 2, 0.42, 256 * 0x1p30, 6e12, 8, 448e9, 50e9, 5e-6,  \
+    X(mi325x, "a device", 1307.4e12, 163.4e12, 1, 0.42, 256 * 0x1p30, 6e12, 8, 448e9, 50e9, 5e-6,  \
       VENDOR_amd, 0, 64e9)                                                                         \
-    X(mi355x, "a device", 2516.6e12, 157.3e12, 2, 0.42, 288 * 0x1p30, 8e12, 8, 537.6e9, 50e9,      \
+    X(mi355x, "a device", 2516.6e12, 157.3e12, 1, 0.42, 288 * 0x1p30, 8e12, 8, 537.6e9, 50e9,      \
       5e-6, VENDOR_amd, 0, 64e9)                                                                   \
     X(a100, "a device", 312e12, 19.5e12, 1, 0.65, 81920 * 0x1p20, 2.039e12, 8, 300e9, 25e9, 5e-6,  \
       VENDOR_nvidia, 250e9, 32e9)                                                                  \
@@ -81,7 +81,7 @@ enum hardware_row {
 struct hardware {
     const char *name, *text;
     double bf16_flops, f32_flops;
-    double float8; /* FP8 FLOP/s as a multiple of bf16's; 1: FP8 GEMMs run in bf16 */
+    double float8; /* FP8 FLOP/s as a multiple of bf16's; 1: this program multiplies FP8 in bf16 */
     double efficiency;
     double memory_bytes, memory_bandwidth;
     double node_ranks, node_bandwidth, network_bandwidth, latency_s;
@@ -89,6 +89,10 @@ struct hardware {
     double host_bytes;     /* host memory of a rank; 0: unknown */
     double host_bandwidth; /* between device and host memory, in one direction */
 };
+
+/* Whether matrix units multiply the FP8 values of ops/float8.h.  Those of AMD's GPUs do not in this
+ * program: MI300X and MI325X have the FNUZ variants only. */
+static inline bool hardware_has_native_fp8(const struct hardware *h) { return h->float8 > 1; }
 
 /* A row of the table. */
 const struct hardware *hardware_row(enum hardware_row row);

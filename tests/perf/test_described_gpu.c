@@ -104,6 +104,12 @@ TEST(described_gpu_reserves_the_scratch_of_its_vendors_libraries)
     CHECK(scratch == (size_t)8 * 4096 * 4096 * 2 + 8 * 4096 * sizeof(float));
     size_t own = plan_on_gpu(amd, MODEL_COUNT + 1, 1).bytes[MEMORY_scratch];
     CHECK(own > 32 << 20 && own < 40 << 20); /* hipBLASLt's is the largest */
+    const char *const fp8[] = {MODEL, "device.hardware=mi300x", "model.converters=[\"float8\"]"};
+    size_t scaled = plan_on_gpu(fp8, MODEL_COUNT + 2, 1).bytes[MEMORY_scratch];
+    const char *const native[] = {MODEL, "device.hardware=mi300x", "device.fp8_speedup=2",
+                                  "model.converters=[\"float8\"]"};
+    own = plan_on_gpu(native, MODEL_COUNT + 3, 1).bytes[MEMORY_scratch];
+    CHECK(scaled > own + (32 << 20)); /* a product, in float32 */
     own = plan_on_gpu(documents, MODEL_COUNT + 2, 1).bytes[MEMORY_scratch];
     CHECK(own > 32 << 20 && own < 40 << 20); /* cuBLASLt's is the largest */
 }

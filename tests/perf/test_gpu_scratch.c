@@ -30,7 +30,7 @@ static bool is_gemm(const struct op_call *c)
 static void compare_with_emulator(const struct op_call *c)
 {
     for (int warp_size = 32; warp_size <= 64; warp_size += 32) {
-        struct gpu_traits g = {warp_size == 32 ? VENDOR_none : VENDOR_amd, true, 0, false};
+        struct gpu_traits g = {warp_size == 32 ? VENDOR_none : VENDOR_amd, true, 0, false, false};
         if (warp_size == 64 && is_gemm(c)) continue; /* of hipBLASLt */
         size_t bytes = gpu_scratch_bytes(c, false, &g), real = emulated_bytes(c, warp_size);
         if (bytes != real)
@@ -114,7 +114,7 @@ static double mib_on(const struct attention *a, bool has_documents, const struct
 
 static double mib_of(const struct attention *a, bool has_documents, bool deterministic)
 {
-    struct gpu_traits g = {VENDOR_nvidia, deterministic, CUDNN_ATTENTION_MAX_BYTES, false};
+    struct gpu_traits g = {VENDOR_nvidia, deterministic, CUDNN_ATTENTION_MAX_BYTES, false, false};
     return mib_on(a, has_documents, &g);
 }
 
@@ -134,7 +134,7 @@ TEST(gpu_scratch_includes_the_workspace_of_cudnn)
     CHECK(mib_of(&longer, false, true) < 9); /* not even one head fits */
     CHECK(CUDNN_ATTENTION_TILE == 128);
     struct op_call c = {.op = OP_attention_backward, .what.attention_backward = long_row};
-    struct gpu_traits more = {VENDOR_nvidia, true, (size_t)5 << 30, false};
+    struct gpu_traits more = {VENDOR_nvidia, true, (size_t)5 << 30, false, false};
     CHECK((double)gpu_scratch_bytes(&c, false, &more) / (1 << 20) > 2 * 2112); /* all heads */
 }
 
@@ -142,7 +142,7 @@ TEST(gpu_scratch_includes_the_workspace_of_cudnn)
  * query head in f32 unless H = G; no engine for heads above 128 elements. */
 TEST(gpu_scratch_of_a_b200_has_no_ds)
 {
-    struct gpu_traits g = {VENDOR_nvidia, true, CUDNN_ATTENTION_MAX_BYTES, true}, less = g;
+    struct gpu_traits g = {VENDOR_nvidia, true, CUDNN_ATTENTION_MAX_BYTES, true, true}, less = g;
     struct attention a = attention_of(2, 8192, 32, 8), all_heads = attention_of(1, 8192, 32, 32);
     struct attention large = attention_of(1, 8192, 32, 8);
     double delta = 32 * 8192 * 4.0 / (1 << 20);
@@ -174,4 +174,20 @@ TEST(gpu_scratch_includes_the_workspace_of_cublaslt_or_hipblaslt)
     struct gpu_traits nvidia = {.vendor = VENDOR_nvidia}, amd = {.vendor = VENDOR_amd};
     CHECK(gpu_scratch_bytes(&c, false, &nvidia) >= 32 << 20);
     CHECK(gpu_scratch_bytes(&c, false, &amd) >= 32 << 20);
+}
+
+/* 2 x 8192 x 28672 x 4 bytes are 1.75 GiB: eight chunks of 2048 rows. */
+TEST(gpu_scratch_includes_a_chunk_of_the_product_that_hipblaslt_leaves_to_be_scaled)
+{
+    struct op_call c = {.op = OP_linear_forward,
+                        .what.linear_forward = {.N = 16384, .D = 4096, .F = 28672}};
+    struct gpu_traits amd = {.vendor = VENDOR_amd}, native = {VENDOR_amd, .native_fp8 = true};
+    size_t plain = gpu_scratch_bytes(&c, false, &amd);
+    c.what.linear_forward.float8 = true;
+    CHECK(gpu_scratch_bytes(&c, false, &amd) == plain + (size_t)2048 * 28672 * 4);
+    CHECK(gpu_scratch_bytes(&c, false, &native) == plain);
+    c.op = OP_linear_backward_weight; /* 28672 x 4096 */
+    CHECK(gpu_scratch_bytes(&c, false, &amd) == plain + (size_t)14336 * 4096 * 4);
+    c.what.linear_forward.F = 100, c.what.linear_forward.D = 10;
+    CHECK(gpu_scratch_bytes(&c, false, &amd) == plain + (size_t)100 * 10 * 4 + 32);
 }

@@ -139,6 +139,25 @@ TEST(step_simulator_speeds_up_fp8_gemms)
     CHECK(fast.memory_s > e.memory_s);
 }
 
+/* On an A100, cuBLASLt reads the scales. */
+TEST(step_simulator_scales_fp8_products_after_hipblaslt)
+{
+    const char *const eight[] = {TINY, "training.global_batch_size=2",
+                                 "model.converters=[\"float8\"]"};
+    struct hardware amd = machine, nvidia = machine;
+    amd.float8 = nvidia.float8 = 1, amd.vendor = VENDOR_amd, nvidia.vendor = VENDOR_nvidia;
+    struct estimate e = estimate_on(&nvidia, eight, TINY_COUNT + 2, 1),
+                    scaled = estimate_on(&amd, eight, TINY_COUNT + 2, 1);
+    double tokens = 2 * 32, outputs = 128 + 64 + 256 + 64, inputs = 3 * 64 + 128;
+    double weights = 64 * (128 + 64 + 256 + 128);
+    double bytes = 3 * (tokens * (outputs + inputs) * (4 + 2) + weights * (4 + 4));
+    double added = (scaled.memory_s - e.memory_s) * 1e15 * SIM_CLOCK_MEMORY_EFFICIENCY;
+    CHECK_NEAR(scaled.matmul_s / e.matmul_s, 1, 1e-9);
+    CHECK(added >= 0.999 * bytes && added < 1.5 * bytes); /* more where a GEMM accumulates */
+    amd.float8 = 2;
+    CHECK(estimate_on(&amd, eight, TINY_COUNT + 2, 1).memory_s < scaled.memory_s);
+}
+
 /* A rank's clock with every microbatch simulated, versus the estimate, which simulates a few. */
 TEST(step_simulator_extrapolates_from_few_microbatches)
 {

@@ -42,6 +42,19 @@ TEST(a_mig_instance_does_not_have_the_rates_of_the_whole_gpu)
     CHECK(!hardware_find("NVIDIA H100 80GB HBM3 MIG 1g.10gb"));
 }
 
+/* The backend widens FP8 to bf16 with HIP. */
+TEST(fp8_is_native_on_nvidia_since_hopper_unless_the_configuration_says_otherwise)
+{
+    for (int i = 0; i < HARDWARE_COUNT; i++) {
+        const struct hardware *h = hardware_row((enum hardware_row)i);
+        bool is_old = i == HARDWARE_cpu || i == HARDWARE_a100 || i == HARDWARE_trn1;
+        CHECK(hardware_has_native_fp8(h) == (h->vendor != VENDOR_amd && !is_old));
+    }
+    struct device_config c = {.hardware = HARDWARE_mi300x, .fp8_speedup = 2};
+    const struct hardware h = device_config_hardware(&c);
+    CHECK(hardware_has_native_fp8(&h));
+}
+
 TEST(hardware_has_a_row_for_every_word_of_the_option)
 {
     const char *word = HARDWARE_WORDS;

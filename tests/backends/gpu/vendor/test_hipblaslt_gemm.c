@@ -140,6 +140,7 @@ TEST(hipblaslt_computes_the_bits_of_our_kernels_for_scaled_gemms)
 
 #if !defined(GPU_HIP) /* calls to the stub of hipBLASLt */
 #include "backends/gpu/vendor/stub_hipblaslt.h"
+#include "perf/gpu_scratch.h"
 
 static const struct gemm usual = {
     32, 48, 64, .transpose_b = true, .a = GEMM_BF16, .b = GEMM_BF16, .out = BF16};
@@ -259,6 +260,24 @@ TEST(hipblaslt_multiplies_scaled_gemms_in_chunks_of_rows)
     CHECK_STATUS(OK, GPU_NAME(gemm)(&r.g, &r.io, r.queue)); /* no scratch: our own kernels */
     CHECK_STATUS(OK, queue_wait(r.queue));
     CHECK(stub_hipblaslt.ran == before.ran + 4);
+    close_rig(&r);
+}
+
+/* The stub's workspace has 1000 bytes where plan counts 32 MiB. */
+TEST(plan_counts_the_scratch_that_scaled_gemms_of_hipblaslt_reserve)
+{
+    struct gemm_rig r;
+    struct op_call c = {OP_linear_forward,
+                        .what.linear_forward = {.N = 32, .D = 64, .F = 48, .float8 = true}};
+    struct gpu_traits amd = {.vendor = VENDOR_amd};
+    struct gemm g = usual;
+    g.scaled = true;
+    open_rig(&r, g);
+    r.queue->sizing = true;
+    CHECK_STATUS(OK, GPU_NAME(gemm)(&r.g, &(struct gemm_io){0}, r.queue));
+    CHECK(r.queue->scratch.peak - 1088 ==
+          gpu_scratch_bytes(&c, false, &amd) - (32 << 20) - ARENA_ALIGN);
+    r.queue->sizing = false;
     close_rig(&r);
 }
 
