@@ -115,6 +115,14 @@ static void append_output(struct text *t, const struct training_run *r)
     if (k->keep_latest_k > 0) text_addf(t, ", of which %lld are kept", (long long)k->keep_latest_k);
 }
 
+static void warn_of_slow_float8(const struct trainer *t)
+{
+    if (!t->has_float8 || !t->machine.queue->device || t->float8.device.queue) return;
+    log_line(LOG_WARN, "this GPU's matrix units do not multiply FP8 values here, so they are "
+                       "multiplied in bfloat16, and a step takes longer than without FP8: remove "
+                       "\"float8\" from model.converters, or float8.enable_float8_linear");
+}
+
 void run_report_begin(struct run_report *t, const struct training_run *r)
 {
     static void (*const lines[])(struct text *, const struct training_run *) = {
@@ -133,6 +141,7 @@ void run_report_begin(struct run_report *t, const struct training_run *r)
         lines[i](&line, r);
         log_line(LOG_INFO, "%s", line.data);
     }
+    if (r->is_main) warn_of_slow_float8(&r->trainer);
     text_release(&line);
 }
 

@@ -292,6 +292,22 @@ TEST(plan_bench_and_doctor_support_a_gpu)
     text_release(&out);
 }
 
+TEST(a_run_on_a_gpu_without_fp8_units_warns_once_that_fp8_is_slow)
+{
+    const char *folder = new_folder();
+    struct text log = {0};
+    CHECK(TRAIN(1, folder, "fp8", "training.steps=1", IN_BF16, "model.converters=[\"float8\"]") ==
+          0);
+    CHECK_STATUS(OK, file_read(test_path(folder, "fp8/log.txt"), 1 << 20, &log));
+    const char *warning = strstr(log.data, "takes longer than without FP8: remove");
+    CHECK(warning && !strstr(warning + 1, "takes longer than without FP8"));
+    log.len = 0;
+    CHECK(TRAIN(1, folder, "bf16", "training.steps=1", IN_BF16) == 0);
+    CHECK_STATUS(OK, file_read(test_path(folder, "bf16/log.txt"), 1 << 20, &log));
+    CHECK(!strstr(log.data, "without FP8"));
+    text_release(&log);
+}
+
 TEST(slurm_requests_a_gpu_for_each_rank)
 {
     const char *folder = new_folder(), *config = test_path(folder, "run.toml");
