@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "machine/bandwidth.h"
+#include "machine/gpu.h"
 #include "machine/machine.h"
 #include "metrics/memory.h"
 #include "ops/linear.h"
@@ -79,6 +80,23 @@ out:
     return st;
 }
 
+/* What no measurement shows: from the row of a GPU that hardware.h knows. */
+static void describe_device(struct hardware *h, const struct device_config *c,
+                            const struct machine *m)
+{
+    bool native = m->ops->has_native_fp8 && m->ops->has_native_fp8(m->queue);
+    bool is_hip = gpu_backend && !strcmp(gpu_backend, "hip");
+    h->name = m->ops->backend, h->text = "a GPU of this machine";
+    h->vendor = is_hip ? VENDOR_amd : VENDOR_nvidia;
+    if (c->fp8_speedup == 0) h->float8 = native ? 2 : 1;
+    if (!m->hardware) return;
+    const struct hardware known = device_config_apply(c, m->hardware);
+    h->name = known.name, h->vendor = known.vendor;
+    h->node_ranks = known.node_ranks, h->node_bandwidth = known.node_bandwidth;
+    h->network_bandwidth = known.network_bandwidth, h->latency_s = known.latency_s;
+    if (native) h->float8 = known.float8;
+}
+
 /* On a GPU: a large GEMM, copies, and the size of its memory. */
 static enum status measure_device(struct hardware *h, const struct config *c,
                                   const struct machine *m)
@@ -86,6 +104,7 @@ static enum status measure_device(struct hardware *h, const struct config *c,
     enum { MAX_BYTES = 384 << 20, ROUNDS = 3 };
     struct device_ceilings is;
     size_t all, used;
+    describe_device(h, &c->device, m);
     TRY(queue_memory_info(m->queue, &all, &used));
     size_t bytes = all >> 12;
     TRY(device_bench_ceilings(&is, m, bytes < MAX_BYTES ? bytes : MAX_BYTES, ROUNDS));

@@ -292,6 +292,36 @@ TEST(plan_bench_and_doctor_support_a_gpu)
     text_release(&out);
 }
 
+static double planned_seconds(const char *folder, const char *hardware, const char *setting)
+{
+    struct text out = {0};
+    struct json *root;
+    CHECK(RUN(&out, "plan", test_path(folder, "run.toml"), "--ranks", "8", "--json",
+              "training.global_batch_size=8", setting) == 0);
+    CHECK_STATUS(OK, json_parse(out.data, out.len, "plan", &root));
+    const struct json *e = json_get(root, "estimate");
+    CHECK(!strcmp(json_string(json_get(e, "hardware")), hardware));
+    double seconds = json_number(json_get(root, "step_seconds"));
+    json_free(root);
+    text_release(&out);
+    return seconds;
+}
+
+/* Ranks of a node are connected by NVLink unless the configuration says otherwise. */
+TEST(plan_knows_the_node_of_the_gpu_that_it_measures)
+{
+    const char *folder = new_folder();
+    setenv("LLAMERO_EMULATED_NAME", "NVIDIA H100 80GB HBM3", 1);
+    double slow = planned_seconds(folder, "h100", "device.transfer_latency=1");
+    double fast = planned_seconds(folder, "h100", "device.transfer_latency=1e-9");
+    struct text out = {0};
+    CHECK(slow > fast + 0.5);
+    CHECK(RUN(&out, "plan", test_path(folder, "run.toml")) == 0);
+    CHECK(strstr(out.data, "step time on h100 (per rank: a GPU of this machine):"));
+    unsetenv("LLAMERO_EMULATED_NAME");
+    text_release(&out);
+}
+
 TEST(a_run_on_a_gpu_without_fp8_units_warns_once_that_fp8_is_slow)
 {
     const char *folder = new_folder();

@@ -165,7 +165,7 @@ static inline gpu_error gpu_device_name(char *to, size_t bytes, int device)
     snprintf(to, bytes, "%s", error == gpuSuccess ? properties.name : "");
     return error;
 #else
-    snprintf(to, bytes, "emulated GPU %d", device);
+    emulator_device_name(to, bytes, device);
     return gpuSuccess;
 #endif
 }

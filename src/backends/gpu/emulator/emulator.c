@@ -212,6 +212,15 @@ gpu_error emulator_set_device(int device)
     return end_call(device < 0 || device >= count ? EMULATOR_INVALID_VALUE : EMULATOR_SUCCESS);
 }
 
+void emulator_device_name(char *to, size_t bytes, int device)
+{
+    const char *name = getenv("LLAMERO_EMULATED_NAME");
+    if (name)
+        snprintf(to, bytes, "%s", name);
+    else
+        snprintf(to, bytes, "emulated GPU %d", device);
+}
+
 gpu_error emulator_mem_info(size_t *available, size_t *total)
 {
     lock_device();

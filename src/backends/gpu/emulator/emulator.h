@@ -31,6 +31,8 @@ typedef enum {
 /* The environment variable LLAMERO_EMULATED_GPUS, or 1. */
 gpu_error emulator_device_count(int *count);
 gpu_error emulator_set_device(int device);
+/* "emulated GPU 0", or LLAMERO_EMULATED_NAME. */
+void emulator_device_name(char *to, size_t bytes, int device);
 gpu_error emulator_mem_info(size_t *available, size_t *total);
 gpu_error emulator_malloc(void **out, size_t bytes);
 gpu_error emulator_free(void *memory);
