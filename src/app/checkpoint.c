@@ -38,6 +38,7 @@ static const struct {
                     [1 + TORCH_DCP] = {"dcp", "a directory of torch.distributed.checkpoint"},
                     [1 + TORCH_NXDT] = {"nxdt", "a checkpoint of NxD Training"},
                     [1 + TORCH_MEGATRON] = {"megatron", "a checkpoint of Megatron-LM"},
+                    [1 + TORCH_MEGATRON_RANKS] = {"megatron", "a checkpoint of Megatron-LM"},
                     [1 + TORCH_META] = {"meta", "Meta's .pth files"}};
 
 static const char *kind_of(const char *folder)

@@ -138,27 +138,20 @@ out:
     return st;
 }
 
-static enum status check_format(const char *folder)
-{
-    if (torch_files_have_mp_ranks(folder))
-        FAIL(UNSUPPORTED,
-             "%s: Megatron-LM's --ckpt-format torch (mp_rank_*) is not supported: convert the "
-             "checkpoint with its --ckpt-convert-format torch_dist",
-             folder);
-    return STATUS_OK;
-}
-
 /* Finds iteration `step`, or the last if negative; on rank 0. */
 static enum status find_iteration(const char *path, int64_t step, int64_t *iteration)
 {
     *iteration = step;
-    TRY(check_format(path));
+    if (file_exists_in(path, "model_optim_rng.pt"))
+        FAIL(MISSING, "%s is one rank of a checkpoint of Megatron-LM: name the folder above it",
+             path);
     if (step < 0) TRY(torch_files_last_iteration(path, iteration));
     char *folder = torch_files_iteration_path(path, *iteration);
     enum status st = STATUS_OK;
-    TRY_OUT(check_format(folder));
     if (!model_files_detect(folder))
-        FAIL_OUT(MISSING, "%s: no checkpoint of Megatron-LM in its format torch_dist", folder);
+        FAIL_OUT(MISSING,
+                 "%s: no checkpoint of Megatron-LM: neither torch_dist nor torch (mp_rank_*)",
+                 folder);
 out:
     free(folder);
     return st;

@@ -60,19 +60,20 @@ static void put_file(const char *root, const char *name)
     free(parent);
 }
 
-TEST(megatron_checkpoints_in_its_format_torch_are_named_as_not_supported)
+TEST(megatrons_ranks_are_located_by_the_folder_above_them)
 {
-    const char *root = test_folder();
+    const char *root = test_folder(), *tracker;
     char *path;
     put_file(root, "a/iter_0000009/mp_rank_00/model_optim_rng.pt");
-    const char *a = test_path(root, "a");
-    CHECK_STATUS(OK, file_write(test_path(a, "latest_checkpointed_iteration.txt"), "9", 1));
-    static const char *const paths[] = {"", "iter_0000009", "iter_0000009/mp_rank_00"};
-    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
-        const char *at = paths[i][0] ? test_path(a, paths[i]) : a;
-        CHECK_STATUS(UNSUPPORTED, checkpoint_locate(at, -1, comm_self(), &path));
-        CHECK_MESSAGE("--ckpt-format torch (mp_rank_*) is not supported");
-    }
+    const char *a = test_path(root, "a"), *iteration = test_path(a, "iter_0000009");
+    tracker = test_path(a, "latest_checkpointed_iteration.txt");
+    CHECK_STATUS(OK, file_write(tracker, "9", 1));
+    CHECK_STATUS(OK, checkpoint_locate(a, -1, comm_self(), &path));
+    CHECK(!strcmp(path, iteration));
+    free(path);
+    CHECK_STATUS(MISSING,
+                 checkpoint_locate(test_path(iteration, "mp_rank_00"), -1, comm_self(), &path));
+    CHECK_MESSAGE("name the folder above it");
 }
 
 TEST(find_step_reports_missing_and_damaged_steps)

@@ -124,6 +124,11 @@ int megatron_tensor_dims(const struct megatron_tensor *n)
     return params[n->form->ids[0]].axes[1] ? 2 : 1;
 }
 
+bool megatron_tensor_has_halves(const struct megatron_tensor *n)
+{
+    return n->form->split == HALVES && !n->is_second_half;
+}
+
 int64_t megatron_tensor_rows(const struct megatron_tensor *n, const struct megatron_sizes *z)
 {
     if (n->form->split == QKV) return (z->H + 2 * z->G) * z->K;

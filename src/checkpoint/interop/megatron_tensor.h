@@ -29,6 +29,9 @@ bool megatron_tensor_is_ignored(const char *name);
 /* Dimensions of the tensor, without a leading axis of layers. */
 int megatron_tensor_dims(const struct megatron_tensor *n);
 
+/* Whether it is all of linear_fc1, which has two halves. */
+bool megatron_tensor_has_halves(const struct megatron_tensor *n);
+
 /* The sizes that determine where fused tensors are split. */
 struct megatron_sizes {
     int64_t H, G, K, F;

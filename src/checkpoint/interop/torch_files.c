@@ -5,6 +5,7 @@
 #include "checkpoint/interop/dcp.h"
 #include "checkpoint/interop/hf_config.h"
 #include "checkpoint/interop/megatron_dist.h"
+#include "checkpoint/interop/megatron_ranks.h"
 #include "checkpoint/interop/meta.h"
 #include "checkpoint/interop/nxdt.h"
 #include "checkpoint/interop/params_json.h"
@@ -20,6 +21,7 @@
 enum torch_kind torch_files_kind(const char *path)
 {
     if (megatron_dist_detect(path)) return TORCH_MEGATRON;
+    if (megatron_ranks_detect(path)) return TORCH_MEGATRON_RANKS;
     if (dcp_detect(path)) return TORCH_DCP;
     bool meta = meta_detect(path);
     if (!(meta && file_is_dir(path)) && nxdt_files_detect(path)) return TORCH_NXDT;
@@ -37,18 +39,10 @@ static bool has_iterations(const char *path)
     return found;
 }
 
-bool torch_files_have_mp_ranks(const char *path)
-{
-    static const char *const names[] = {"mp_rank_00", "mp_rank_00_000", "model_optim_rng.pt"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (file_exists_in(path, names[i])) return true;
-    return false;
-}
-
 /* verl writes latest_checkpointed_iteration.txt, too, but next to its folders global_step_N. */
 bool torch_files_are_megatron(const char *path)
 {
-    if (torch_files_have_mp_ranks(path)) return true;
+    if (megatron_ranks_detect(path) || file_exists_in(path, "model_optim_rng.pt")) return true;
     if (file_exists_in(path, TRACKER) && has_iterations(path)) return true;
     return megatron_dist_detect(path);
 }
@@ -83,10 +77,24 @@ enum status torch_files_open(struct tensor_slices *slices, const char *path,
                              const struct model_shape *shape)
 {
     enum torch_kind kind = torch_files_kind(path);
-    TRY(kind == TORCH_DCP        ? dcp_open(slices, path, shape)
-        : kind == TORCH_NXDT     ? nxdt_open(slices, path, shape)
-        : kind == TORCH_MEGATRON ? megatron_dist_open(slices, path, shape)
-                                 : meta_open(slices, path, shape));
+    TRY(kind == TORCH_DCP              ? dcp_open(slices, path, shape)
+        : kind == TORCH_NXDT           ? nxdt_open(slices, path, shape)
+        : kind == TORCH_MEGATRON       ? megatron_dist_open(slices, path, shape)
+        : kind == TORCH_MEGATRON_RANKS ? megatron_ranks_open(slices, path, shape)
+                                       : meta_open(slices, path, shape));
+    return STATUS_OK;
+}
+
+static enum status check_no_optimizer(const char *path)
+{
+    bool has;
+    TRY(megatron_ranks_have_optimizer(path, &has));
+    if (has)
+        FAIL(UNSUPPORTED,
+             "%s: the optimizer's state of Megatron-LM's --ckpt-format torch is not supported: "
+             "convert the checkpoint with its --ckpt-convert-format torch_dist, or load only the "
+             "weights",
+             path);
     return STATUS_OK;
 }
 
@@ -98,6 +106,7 @@ enum status torch_files_open_moments(struct tensor_slices *slices, const char *p
     enum torch_kind kind = torch_files_kind(path);
     if (kind == TORCH_DCP) TRY(dcp_open_moments(slices, path, shape, state));
     if (kind == TORCH_MEGATRON) TRY(megatron_dist_open_moments(slices, path, shape, state));
+    if (kind == TORCH_MEGATRON_RANKS) TRY(check_no_optimizer(path));
     return STATUS_OK;
 }
 
@@ -111,7 +120,7 @@ char *torch_files_folder(const char *path)
     static const char *const above[] = {"..", "../.."};
     char *own = meta_folder(path);
     enum torch_kind kind = torch_files_kind(path);
-    bool below = kind == TORCH_DCP || kind == TORCH_NXDT || kind == TORCH_MEGATRON;
+    bool below = kind != TORCH_NONE && kind != TORCH_META;
     for (int i = 0; i < 2 && below && !has_config(own); i++) {
         char *folder = file_join(own, above[i]);
         if (has_config(folder)) {
@@ -123,20 +132,32 @@ char *torch_files_folder(const char *path)
     return own;
 }
 
+static bool is_megatron(const char *path)
+{
+    enum torch_kind kind = torch_files_kind(path);
+    return kind == TORCH_MEGATRON || kind == TORCH_MEGATRON_RANKS;
+}
+
+static enum status read_megatron_state(const char *path, struct megatron_state *m)
+{
+    TRY(torch_files_kind(path) == TORCH_MEGATRON ? megatron_dist_read_state(path, m)
+                                                 : megatron_ranks_read_state(path, m));
+    return STATUS_OK;
+}
+
 bool torch_files_have_shape(const char *path)
 {
     char *folder = torch_files_folder(path);
     bool has = has_config(folder);
     free(folder);
     struct megatron_state m;
-    return has || (torch_files_kind(path) == TORCH_MEGATRON &&
-                   (megatron_dist_read_state(path, &m) || m.has_args));
+    return has || (is_megatron(path) && (read_megatron_state(path, &m) || m.has_args));
 }
 
 static enum status read_arguments(const char *path, struct model_shape *shape)
 {
     struct megatron_state m;
-    TRY(megatron_dist_read_state(path, &m));
+    TRY(read_megatron_state(path, &m));
     if (!m.has_args) FAIL(MISSING, "%s: neither args in common.pt nor config.json found", path);
     *shape = m.shape;
     return STATUS_OK;
@@ -158,7 +179,7 @@ enum status torch_files_shape(const char *path, const struct model_shape *model,
     char *folder = torch_files_folder(path), *config = file_join(folder, "config.json");
     char *other = file_join(folder, "params.json");
     enum status st = STATUS_OK;
-    if (!has_config(folder) && torch_files_kind(path) == TORCH_MEGATRON) {
+    if (!has_config(folder) && is_megatron(path)) {
         TRY_OUT(read_arguments(path, shape));
         goto out;
     }

@@ -1,13 +1,20 @@
 /* torch_files.h -- a model in torch files of any kind: Meta's (meta.h),
  * torch.distributed.checkpoint (dcp.h), NxD Training's (nxdt.h) or Megatron-LM's
- * (megatron_dist.h); and where its configuration is. */
+ * (megatron_dist.h, megatron_ranks.h); and where its configuration is. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "checkpoint/interop/tensor_slices.h"
 #include "checkpoint/interop/torch_state.h"
 
-enum torch_kind { TORCH_NONE, TORCH_DCP, TORCH_NXDT, TORCH_META, TORCH_MEGATRON };
+enum torch_kind {
+    TORCH_NONE,
+    TORCH_DCP,
+    TORCH_NXDT,
+    TORCH_META,
+    TORCH_MEGATRON,
+    TORCH_MEGATRON_RANKS
+};
 /* Detects the kind of the files. */
 enum torch_kind torch_files_kind(const char *path);
 static inline bool torch_files_detect(const char *path)
@@ -17,8 +24,6 @@ static inline bool torch_files_detect(const char *path)
 /* Whether `path` is a checkpoint of Megatron-LM: the folder that holds iter_N, an iter_N, or an
  * mp_rank_N inside one. */
 bool torch_files_are_megatron(const char *path);
-/* Whether `path` has Megatron-LM's files of --ckpt-format torch, which is not supported. */
-bool torch_files_have_mp_ranks(const char *path);
 /* Reads which iteration latest_checkpointed_iteration.txt names in a folder of Megatron-LM's; -1 is
  * "release".  MISSING: no such file.  DATA: another content. */
 enum status torch_files_last_iteration(const char *path, int64_t *iteration);

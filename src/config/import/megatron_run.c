@@ -207,7 +207,7 @@ static enum status checkpoints(struct import *im)
         return STATUS_OK;
     }
     TRY(import_copy(im, load, "checkpoint.initial_load_path",
-                    "Megatron-LM's torch_dist, or another format that `llamero convert` reads."));
+                    "Megatron-LM's checkpoints, or another format that `llamero convert` reads."));
     return import_set(im, weights, "checkpoint.initial_load_model_only", weights ? "true" : "false",
                       "");
 }

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/interop/megatron_ranks.h"
+
+#include "base/file.h"
+#include "checkpoint/interop/megatron_tensor.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_NAME "model_optim_rng.pt"
+
+enum { MAX_RANKS = 4096, MAX_CHUNKS = 256 };
+
+/* The numbers of ranks, and how their folders are named. */
+struct rank_grid {
+    int tp, pp;
+    bool has_pp; /* mp_rank_TT_PPP */
+};
+
+struct ranks_reader {
+    struct tensor_slices *slices;
+    struct rank_grid grid;
+    struct megatron_state state;
+    struct megatron_sizes sizes;
+    int64_t num_layers;
+};
+
+static bool parse_number(const char **at, int *out)
+{
+    int digits = 0;
+    for (*out = 0; isdigit((unsigned char)**at) && digits < 5; digits++)
+        *out = 10 * *out + *(*at)++ - '0';
+    return digits > 0 && *out < MAX_RANKS;
+}
+
+static bool parse_folder(const char *name, int *tp, int *pp, bool *has_pp)
+{
+    static const char prefix[] = "mp_rank_";
+    if (strncmp(name, prefix, sizeof prefix - 1)) return false;
+    name += sizeof prefix - 1;
+    *pp = 0;
+    if (!parse_number(&name, tp)) return false;
+    *has_pp = *name == '_';
+    return (!*has_pp || (name++, parse_number(&name, pp))) && !*name;
+}
+
+/* No ranks if the folder does not exist. */
+static void count_ranks(const char *path, struct rank_grid *g)
+{
+    struct file_list l;
+    *g = (struct rank_grid){0};
+    if (!file_is_dir(path) || file_list_dir(&l, path)) return;
+    for (size_t i = 0; i < l.count; i++) {
+        int tp, pp;
+        bool has_pp;
+        if (!parse_folder(l.paths[i], &tp, &pp, &has_pp)) continue;
+        if (tp >= g->tp) g->tp = tp + 1;
+        if (pp >= g->pp) g->pp = pp + 1;
+        g->has_pp |= has_pp;
+    }
+    file_list_release(&l);
+}
+
+bool megatron_ranks_detect(const char *path)
+{
+    struct rank_grid g;
+    count_ranks(path, &g);
+    return g.tp > 0;
+}
+
+static char *rank_file(const char *path, const struct rank_grid *g, int tp, int pp)
+{
+    char name[64];
+    if (g->has_pp)
+        snprintf(name, sizeof name, "mp_rank_%02d_%03d/" FILE_NAME, tp, pp);
+    else
+        snprintf(name, sizeof name, "mp_rank_%02d/" FILE_NAME, tp);
+    return file_join(path, name);
+}
+
+/* The first rank's file. */
+struct first_file {
+    struct file_map map;
+    struct torch_archive archive;
+    char *path;
+};
+
+static void close_first(struct first_file *f)
+{
+    torch_archive_close(&f->archive);
+    file_map_close(&f->map);
+    free(f->path);
+}
+
+/* Close `f` even after a failure. */
+static enum status open_first(struct first_file *f, const char *path)
+{
+    struct rank_grid g;
+    *f = (struct first_file){0};
+    count_ranks(path, &g);
+    f->path = rank_file(path, &g, 0, 0);
+    TRY(file_map_open(&f->map, f->path));
+    TRY(torch_archive_open_any(&f->archive, f->map.data, f->map.size, f->path));
+    return STATUS_OK;
+}
+
+enum status megatron_ranks_read_state(const char *path, struct megatron_state *m)
+{
+    struct first_file f;
+    enum status st = open_first(&f, path);
+    if (!st) st = megatron_state_read(m, f.archive.pickle.root, f.path);
+    close_first(&f);
+    return st;
+}
+
+enum status megatron_ranks_have_optimizer(const char *path, bool *has)
+{
+    struct first_file f;
+    enum status st = open_first(&f, path);
+    *has = !st && pickle_get(f.archive.pickle.root, "optimizer");
+    close_first(&f);
+    return st;
+}
+
+/* Skips "model." or "model3."; *chunk is the number. */
+static bool skip_model(const char **name, int *chunk)
+{
+    static const char prefix[] = "model";
+    const char *at = *name + sizeof prefix - 1;
+    *chunk = 0;
+    if (strncmp(*name, prefix, sizeof prefix - 1)) return false;
+    if (*at != '.' && (!parse_number(&at, chunk) || *chunk >= MAX_CHUNKS)) return false;
+    if (*at != '.') return false;
+    *name = at + 1;
+    return true;
+}
+
+/* Which of its dimensions tensor parallelism splits; -1: none. */
+static int split_axis(const struct tensor_name *first)
+{
+    const struct param *p = &params[first->id];
+    if (!p->tp) return -1;
+    return p->axes[1] == p->tp;
+}
+
+/* Rows of the rank; in linear_fc1 they are a slice of either half. */
+static enum status add_rows(struct ranks_reader *r, const struct megatron_tensor *n, int layer,
+                            const struct file_slice *piece, int tp)
+{
+    struct torch_tensor half = *piece->tensor;
+    struct file_slice slice = {&half, piece->map, 0, 0};
+    int64_t rows = half.shape[0];
+    if (!megatron_tensor_has_halves(n) || r->grid.tp == 1) {
+        slice.row = rows * tp;
+        TRY(megatron_tensor_add(r->slices, &r->sizes, n, layer, &slice));
+        return STATUS_OK;
+    }
+    if (rows % 2 || rows / 2 * r->grid.tp != r->sizes.F)
+        FAIL(DATA, "%s: %s has %lld rows on each of %d ranks, expected %lld in all",
+             r->slices->path, half.name, (long long)rows, r->grid.tp, (long long)(2 * r->sizes.F));
+    half.shape[0] = rows / 2;
+    slice.row = rows / 2 * tp;
+    TRY(megatron_tensor_add(r->slices, &r->sizes, n, layer, &slice));
+    half.data += (size_t)(rows / 2 * half.strides[0]) * safetensors_dtype_bytes(half.dtype);
+    slice.row += r->sizes.F;
+    TRY(megatron_tensor_add(r->slices, &r->sizes, n, layer, &slice));
+    return STATUS_OK;
+}
+
+static enum status add_tensor(struct ranks_reader *r, const struct megatron_tensor *n, int layer,
+                              const struct file_slice *piece, int tp)
+{
+    const struct tensor_name first = megatron_tensor_first(n, layer);
+    const struct torch_tensor *t = piece->tensor;
+    int axis = split_axis(&first);
+    int dims = megatron_tensor_dims(n);
+    if (t->num_dims != dims || t->shape[0] > INT32_MAX || (dims > 1 && t->shape[1] > INT32_MAX))
+        FAIL(DATA, "%s: %s has %d dimensions, expected %d", r->slices->path, t->name, t->num_dims,
+             dims);
+    if (axis == 0) return add_rows(r, n, layer, piece, tp);
+    if (axis < 0 && tp) return STATUS_OK; /* the ranks' copies are equal */
+    const struct file_slice slice = {t, piece->map, 0, axis > 0 ? t->shape[1] * tp : 0};
+    TRY(megatron_tensor_add(r->slices, &r->sizes, n, layer, &slice));
+    return STATUS_OK;
+}
+
+/* Sets the number of chunks of a rank's layers (model0, model1), each of which has as many. */
+static enum status count_chunks(const struct ranks_reader *r, const struct torch_tensors *all,
+                                int *chunks)
+{
+    *chunks = 1;
+    for (size_t i = 0; i < all->count; i++) {
+        const char *name = all->all[i].name;
+        int chunk;
+        if (skip_model(&name, &chunk) && chunk >= *chunks) *chunks = chunk + 1;
+    }
+    if (r->num_layers % ((int64_t)*chunks * r->grid.pp))
+        FAIL(UNSUPPORTED,
+             "%s: %lld layers on %d pipeline stages: stages with different numbers of layers are "
+             "not supported",
+             r->slices->path, (long long)r->num_layers, *chunks * r->grid.pp);
+    return STATUS_OK;
+}
+
+static enum status add_tensors(struct ranks_reader *r, const struct torch_tensors *all,
+                               const struct file_map *map, int tp, int pp)
+{
+    int chunks, chunk;
+    TRY(count_chunks(r, all, &chunks));
+    int each = (int)(r->num_layers / ((int64_t)chunks * r->grid.pp));
+    for (size_t i = 0; i < all->count; i++) {
+        const char *name = all->all[i].name;
+        struct megatron_tensor n;
+        if (!skip_model(&name, &chunk)) continue;
+        bool known = megatron_tensor_parse(name, &n) && !n.is_stacked;
+        if (!known && !megatron_tensor_is_ignored(name))
+            FAIL(DATA, "%s: tensor %s does not belong to a Llama of megatron-core", r->slices->path,
+                 all->all[i].name);
+        if (!known) continue;
+        if (n.layer >= each)
+            FAIL(DATA, "%s: %s: a stage has only %d layers", r->slices->path, all->all[i].name,
+                 each);
+        const struct file_slice piece = {&all->all[i], map, 0, 0};
+        /* chunk c of all ranks precedes chunk c + 1 */
+        int layer = n.layer < 0 ? -1 : (chunk * r->grid.pp + pp) * each + n.layer;
+        TRY(add_tensor(r, &n, layer, &piece, tp));
+    }
+    return STATUS_OK;
+}
+
+static enum status open_rank(struct ranks_reader *r, int tp, int pp)
+{
+    char *path = rank_file(r->slices->path, &r->grid, tp, pp);
+    struct torch_archive a = {0};
+    struct torch_tensors tensors = {0};
+    const struct file_map *map;
+    enum status st = STATUS_OK;
+    TRY_OUT(tensor_slices_map(r->slices, path, &map));
+    TRY_OUT(torch_archive_open_any(&a, map->data, map->size, path));
+    TRY_OUT(torch_archive_tensors(&a, &tensors));
+    TRY_OUT(add_tensors(r, &tensors, map, tp, pp));
+out:
+    torch_tensors_release(&tensors);
+    torch_archive_close(&a);
+    free(path);
+    return st;
+}
+
+static enum status open_ranks(struct ranks_reader *r, const struct model_shape *shape)
+{
+    count_ranks(r->slices->path, &r->grid);
+    TRY(megatron_ranks_read_state(r->slices->path, &r->state));
+    const struct model_shape *s = r->state.has_args ? &r->state.shape : shape;
+    if (!s)
+        FAIL(MISSING, "%s: neither args in " FILE_NAME " nor config.json found", r->slices->path);
+    int64_t V = shape ? shape->V : s->V;
+    bool drops = megatron_state_pads(&r->state, V, r->state.padded_vocab);
+    r->sizes = (struct megatron_sizes){s->H, s->G, s->K, s->F, drops ? V : 0};
+    r->num_layers = s->L;
+    r->slices->head_dim = r->state.rotary_interleaved ? s->K : 0;
+    for (int pp = 0; pp < r->grid.pp; pp++)
+        for (int tp = 0; tp < r->grid.tp; tp++) TRY(open_rank(r, tp, pp));
+    TRY(tensor_slices_finish(r->slices));
+    return STATUS_OK;
+}
+
+enum status megatron_ranks_open(struct tensor_slices *slices, const char *path,
+                                const struct model_shape *shape)
+{
+    struct ranks_reader r = {.slices = slices};
+    *slices = (struct tensor_slices){.path = heap_string(path, strlen(path))};
+    return tensor_slices_opened(slices, open_ranks(&r, shape));
+}
