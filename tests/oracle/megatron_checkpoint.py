@@ -46,6 +46,7 @@ def patch_cuda(torch):
         setattr(torch, name, on_cpu(getattr(torch, name)))
     torch.cuda.current_device = lambda: torch.device("cpu")
     torch.cuda.synchronize = lambda *a, **k: None
+    torch.Tensor.cuda = lambda t, *a, **k: t
     to_type = torch.Tensor.type
     torch.Tensor.type = lambda t, *a, **k: (
         to_type(t, *a, **k) if a or k else to_type(t).replace("torch.", "torch.cuda."))
@@ -59,8 +60,9 @@ def build(a):
     from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
     from megatron.core.models.gpt import GPTModel
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
-    from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+    from megatron.core.optimizer import OptimizerConfig, distrib_optimizer, get_megatron_optimizer
     from megatron.core.transformer.transformer_config import TransformerConfig
+    distrib_optimizer.quantize_param_shard = lambda *a, **k: None  # of FP8 parameters: none
     dist.init_process_group("gloo")
     parallel_state.initialize_model_parallel(a.tp, a.pp, create_gloo_process_groups=True)
     torch.manual_seed(1234 + dist.get_rank())

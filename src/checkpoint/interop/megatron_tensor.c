@@ -51,15 +51,19 @@ static const char *skip_chain(const char *name)
 
 static bool parse_source(const char **name, enum megatron_source *source)
 {
-    static const char *const states[] = {[MEGATRON_FP32] = "fp32_param.",
-                                         [MEGATRON_EXP_AVG] = "exp_avg.",
-                                         [MEGATRON_EXP_AVG_SQ] = "exp_avg_sq."};
+    static const struct {
+        const char *prefix;
+        enum megatron_source source;
+    } states[] = {{"fp32_param.", MEGATRON_FP32},
+                  {"param.", MEGATRON_FP32}, /* of fully_reshardable */
+                  {"exp_avg.", MEGATRON_EXP_AVG},
+                  {"exp_avg_sq.", MEGATRON_EXP_AVG_SQ}};
     *source = MEGATRON_MODEL;
     *name = skip_chain(*name);
     if (!skip_prefix(name, "optimizer.state.")) return true;
-    for (int i = MEGATRON_FP32; i <= MEGATRON_EXP_AVG_SQ; i++)
-        if (skip_prefix(name, states[i])) {
-            *source = (enum megatron_source)i;
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++)
+        if (skip_prefix(name, states[i].prefix)) {
+            *source = states[i].source;
             return true;
         }
     return false;

@@ -16,6 +16,8 @@ TEST(names_of_megatron_are_parsed)
     CHECK(!strncmp(n.key, "decoder.", 8));
     CHECK(megatron_tensor_parse("chained_0.optimizer.state.fp32_param.output_layer.weight", &n));
     CHECK(n.source == MEGATRON_FP32);
+    CHECK(megatron_tensor_parse("optimizer.state.param.output_layer.weight", &n));
+    CHECK(n.source == MEGATRON_FP32);
     static const char *const other[] = {"decoder.layers.0.mlp.router.weight",
                                         "decoder.layers.0.mlp.linear_fc2.weight_v",
                                         "decoder.layers.99999999.mlp.linear_fc2.weight",
