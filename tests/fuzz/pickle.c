@@ -26,15 +26,23 @@ static size_t use(const struct pickle_value *v)
     return sum;
 }
 
+static void check(const struct pickle *p, size_t used, size_t len)
+{
+    BUG_IF(!p->root || used > len || p->num_values > len);
+    use(p->root);
+    for (size_t i = 0; i < p->root->count; i++) use(p->root->items[i]);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     struct pickle p;
     size_t used;
-    if (!pickle_parse(&p, bytes, len, "input", &used)) {
-        BUG_IF(!p.root || used > len || p.num_values > len);
-        use(p.root);
-        for (size_t i = 0; i < p.root->count; i++) use(p.root->items[i]);
-    }
+    enum status st = pickle_parse(&p, bytes, len, "input", &used);
+    if (!st) check(&p, used, len);
+    pickle_release(&p);
+    enum status any = pickle_parse_any(&p, bytes, len, "input", &used);
+    BUG_IF(!st && any); /* it accepts more */
+    if (!any) check(&p, used, len);
     pickle_release(&p);
     return 0;
 }

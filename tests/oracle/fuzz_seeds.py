@@ -69,6 +69,11 @@ put("dcp", "states", two_parts(
                [([0, 0], [4, 4])])],
              ["optimizer.state.layers.0.attention.wq.weight.step", "lr_scheduler", "train_state"]),
     data_pickle({"step": torch.zeros(1, dtype=torch.int32), "last_epoch": 3, "x": 1.5})))
+put("dcp", "megatron", two_parts(
+    metadata([("decoder.layers.0.mlp.linear_fc1.weight", (8, 4), [((0, 0), (4, 4)), ((4, 0), (4, 4))]),
+              ("decoder.layers.0.self_attention.linear_qkv.weight", (4, 4), [((0, 0), (4, 4))]),
+              ("optimizer.state.exp_avg.output_layer.weight", (4, 4), [((0, 0), (4, 4))])],
+             ["common_state/shard_0_1"]), data_pickle(square)))
 
 whole = {"norm.weight": torch.zeros(16), "layers.0.attention.wk.weight": torch.zeros(2, 4),
          "layers.1.attention_norm.weight": torch.zeros(4)}
