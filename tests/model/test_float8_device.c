@@ -13,7 +13,7 @@
 #include "system/layouts.h"
 #include "train/trainer.h"
 
-enum { STEPS = 3, SETTINGS = 20 };
+enum { STEPS = TEST_SLOWED ? 2 : 3, SETTINGS = 20 };
 
 struct emulated_run {
     const char *const *settings;
@@ -155,9 +155,9 @@ TEST(native_fp8_changes_no_bit)
         train(&other, variants[i].ranks, false, settings, count);
         if (memcmp(native.loss, other.loss, sizeof native.loss) ||
             memcmp(native.norm, other.norm, sizeof native.norm))
-            fail_msg("%s, %s: losses %.9g %.9g %.9g, not %.9g %.9g %.9g", variants[i].settings[0],
-                     variants[i].settings[1], native.loss[0], native.loss[1], native.loss[2],
-                     other.loss[0], other.loss[1], other.loss[2]);
+            fail_msg("%s, %s: losses %.9g to %.9g, not %.9g to %.9g", variants[i].settings[0],
+                     variants[i].settings[1], native.loss[0], native.loss[STEPS - 1], other.loss[0],
+                     other.loss[STEPS - 1]);
         CHECK(native.count == other.count);
         CHECK(!memcmp(native.scales, other.scales, native.count * sizeof *native.scales));
         free(native.scales), free(other.scales);
