@@ -159,7 +159,7 @@ race: ## run the tests of ranks under TSan; T=word
 FUZZ_CC ?= clang
 FUZZ_FINDS := -fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow
 fuzz: ## build the fuzzers, build/fuzz/*; RUNS=n: run each n times; ONE=name: only that one
-	@$(MAKE) fuzzers B=$(B)/fuzzing CC=$(FUZZ_CC) OPT='-O2 -g' HARDEN= LDFLAGS= \
+	@$(MAKE) fuzzers B=$(B)/fuzzing CC=$(FUZZ_CC) OPT='-O2 -g1' HARDEN= LDFLAGS= \
 	    EXTRA='$(FUZZ_FINDS) -fno-sanitize-recover=all -w'
 	@mkdir -p $(B)/fuzz && for name in $(FUZZ); do ln -sf ../fuzzing/fuzz/$$name $(B)/fuzz/; done
 	@$(if $(RUNS),tools/fuzz $(B) $(RUNS) $(or $(ONE),$(FUZZ)))
