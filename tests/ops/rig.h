@@ -11,7 +11,7 @@
 #include "tensor/dtype.h"
 
 /* A test that runs once for the kernels of each ISA of this processor, for emulated AMX, and for
- * the emulated GPU; rig_fast() is the current backend. */
+ * the emulated GPU (not under sanitizers); rig_fast() is the current backend. */
 #define OPS_TEST(name)                                                                             \
     static void name##_of_a_set(void);                                                             \
     TEST(name) { rig_each_backend(name##_of_a_set); }                                              \
