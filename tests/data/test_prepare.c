@@ -22,9 +22,14 @@ static void write_lines(const char *path, int n)
     struct text t = {0};
     for (int i = 0; i < n; i++) {
         text_adds(&t, "{\"id\": 1, \"text\": \"");
-        int len = (int)(rng_uniform(1, 0, 0, (uint64_t)i) * 300);
-        for (int j = 0; j < len; j++)
-            text_addf(&t, "%c", 'a' + (int)(rng_uniform(1, 1, (uint64_t)i, (uint64_t)j) * 26));
+        size_t len = (size_t)(rng_uniform(1, 0, 0, (uint64_t)i) * 300);
+        uint32_t bits = (uint32_t)i;
+        char letters[300];
+        for (size_t j = 0; j < len; j++) {
+            bits = bits * 1664525 + 1013904223;
+            letters[j] = (char)('a' + (bits >> 16) % 26);
+        }
+        text_add(&t, letters, len);
         text_adds(&t, "\"}\n");
     }
     CHECK_STATUS(OK, file_write(path, t.data, t.len));
