@@ -203,6 +203,8 @@ static size_t bytes_received(const struct comm *c, const struct transfer *t)
     case TRANSFER_all_reduce: return others * shard * each + bytes - shard * each;
     case TRANSFER_broadcast: return c->rank == t->peer ? 0 : bytes;
     case TRANSFER_shift: return c->size > 1 ? bytes : 0;
+    case TRANSFER_all_to_all:
+        return (transfer_part(t->receives, c->size) - t->receives[c->rank]) * each;
     case TRANSFER_receive: return bytes;
     case TRANSFER_send:
     case TRANSFER_COUNT: break;

@@ -119,6 +119,30 @@ static enum status shift_next(struct operation *op, bool *is_over)
     return STATUS_OK;
 }
 
+/* Every rank sends to every other what it has for it. */
+static enum status all_to_all_next(struct operation *op, bool *is_over)
+{
+    const struct transfer *t = op->t;
+    size_t each = transfer_element_bytes(t);
+    int rank = op->comm.rank, size = op->comm.size;
+    char *x = t->x, *own = t->own;
+    (void)is_over;
+    op->next = finish_next;
+    for (int i = 1; i < size; i++) { /* each rank begins with a different peer */
+        int from = (rank + size - i) % size, to = (rank + i) % size;
+        struct message in = {false, from, op->tag, own, t->receives[from] * each};
+        struct message out = {true, to, op->tag, x, t->sends[to] * each};
+        in.x += transfer_part(t->receives, from) * each,
+            out.x += transfer_part(t->sends, to) * each;
+        if (in.bytes) TRY(post(op, in));
+        if (out.bytes) TRY(post(op, out));
+    }
+    if (!t->sends[rank]) return STATUS_OK;
+    memcpy(own + transfer_part(t->receives, rank) * each, x + transfer_part(t->sends, rank) * each,
+           t->sends[rank] * each);
+    return STATUS_OK;
+}
+
 /* --- sums ----------------------------------------------------------------------------------- */
 
 /* The elements of x that rank r sums, and the first of them. */

@@ -23,8 +23,16 @@ const char *transfer_element_name(const struct transfer *t)
 
 size_t transfer_bytes_to_own(const struct transfer *t)
 {
-    bool moves = t->kind == TRANSFER_reduce_scatter || t->kind == TRANSFER_shift;
+    bool moves = t->kind == TRANSFER_reduce_scatter || t->kind == TRANSFER_shift ||
+                 t->kind == TRANSFER_all_to_all;
     return moves && t->own != t->x ? t->count * transfer_element_bytes(t) : 0;
+}
+
+size_t transfer_part(const size_t *sizes, int rank)
+{
+    size_t before = 0;
+    for (int r = 0; r < rank; r++) before += sizes[r];
+    return before;
 }
 
 enum { CHUNKS = 1 << 22, MIN_CHUNK = 1 << 14 }; /* elements of all ranks' chunks; of one chunk */

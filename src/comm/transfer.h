@@ -17,6 +17,7 @@
     X(all_reduce, "the sum over ranks")                                                            \
     X(broadcast, "the root's data")                                                                \
     X(shift, "the previous rank's data, around a ring")                                            \
+    X(all_to_all, "what each rank has for it")                                                     \
     X(send, "nothing")                                                                             \
     X(receive, "a peer's message")
 
@@ -33,14 +34,19 @@ struct comm;
 struct transfer {
     enum transfer_kind kind;
     enum dtype dtype;
-    size_t count;  /* elements of one rank's part (all_gather, reduce_scatter), else of x */
-    void *x;       /* all_gather, reduce_scatter: `size` parts, by rank; all_gather reads its own */
+    size_t count;  /* elements of one rank's part (all_gather, reduce_scatter), of all parts of all
+                    * ranks (all_to_all), else of x */
+    void *x;       /* all_gather, reduce_scatter, all_to_all: `size` parts, by rank; all_gather
+                    * reads its own */
     void *own;     /* reduce_scatter: receives this rank's sum; may be this rank's part of x.
-                    * shift: receives x of the previous rank; does not overlap x */
+                    * shift: receives x of the previous rank; does not overlap x.  all_to_all:
+                    * receives this rank's part of each rank's x, by rank; does not overlap x */
     int peer;      /* broadcast: root; send, receive: the other rank */
     int tag;       /* send, receive: matches the receive to its send; below 2^15 */
     void *work;    /* transfer_work_bytes; NULL where those are 0 */
     bool is_bytes; /* elements are raw bytes and dtype is ignored; not for sums */
+    /* all_to_all: elements of the parts of x and of own, by rank. */
+    const size_t *sends, *receives;
     /* On a device the work that its queue gets after comm_start, which might leave the transfer no
      * multiprocessor, waits until the transfer may begin, too.  Usually it then begins first. */
     bool begins_first;
@@ -56,6 +62,8 @@ size_t transfer_element_bytes(const struct transfer *t);
 const char *transfer_element_name(const struct transfer *t); /* "float32", "bytes" */
 /* In a group of one: bytes that move from x to own. */
 size_t transfer_bytes_to_own(const struct transfer *t);
+/* all_to_all: the elements before part `rank` of the parts of those sizes. */
+size_t transfer_part(const size_t *sizes, int rank);
 
 /* Elements of each rank's part that are summed at a time, which bounds working memory. */
 size_t transfer_chunk(size_t count, int size);

@@ -36,7 +36,12 @@ static double transfer_seconds(const struct hardware *h, const struct transfer *
     double links = group->on_node > 1 ? bytes / (h->node_bandwidth * SIM_CLOCK_LINK_EFFICIENCY) : 0;
     double network = leaves_node ? bytes / (h->network_bandwidth * SIM_CLOCK_LINK_EFFICIENCY) : 0;
     double steps = p2p ? 1 : ceil(log2(group->size)) * (t->kind == TRANSFER_all_reduce ? 2 : 1);
-    if (!p2p) network /= group->on_node;
+    if (t->kind == TRANSFER_all_to_all) { /* a part from each rank of the node, and of others */
+        double others = group->size - 1, near = group->on_node - 1;
+        links *= near / others, network *= 1 - near / others;
+    } else if (!p2p) {
+        network /= group->on_node;
+    }
     if (p2p && leaves_node) links = 0;
     *over = network > links ? NETWORK : LINKS;
     return fmax(links, network) + steps * h->latency_s;

@@ -116,6 +116,32 @@ static enum status shift(const struct comm *c, const struct sizes *s)
     return STATUS_OK;
 }
 
+/* Rank r sends (2 r + to) % 4 times `count` elements to rank `to`, some of them none. */
+static enum status all_to_all(const struct comm *c, const struct sizes *s)
+{
+    size_t sizes[2][16], each = dtype_bytes(s->dtype), all = 0;
+    RANK_CHECK(c->size <= 16);
+    for (int r = 0; r < c->size; r++) {
+        sizes[0][r] = (size_t)((2 * c->rank + r) % 4) * s->count;
+        sizes[1][r] = (size_t)((2 * r + c->rank) % 4) * s->count;
+        for (int to = 0; to < c->size; to++) all += (size_t)((2 * r + to) % 4) * s->count;
+    }
+    char *x = filled(s->dtype, c->rank, 0, transfer_part(sizes[0], c->size));
+    char *own = filled(s->dtype, 99, 0, transfer_part(sizes[1], c->size)), *at = own;
+    TRY(comm_run(c, &(struct transfer){TRANSFER_all_to_all, s->dtype, all, .x = x, .own = own,
+                                       .sends = sizes[0], .receives = sizes[1]}));
+    for (int r = 0; r < c->size; r++) {
+        size_t first = 0;
+        for (int to = 0; to < c->rank; to++) first += (size_t)((2 * r + to) % 4) * s->count;
+        char *theirs = filled(s->dtype, r, first, sizes[1][r]);
+        RANK_CHECK(!memcmp(at, theirs, sizes[1][r] * each));
+        at += sizes[1][r] * each;
+        free(theirs);
+    }
+    free(x), free(own);
+    return STATUS_OK;
+}
+
 /* Each rank sends to the next; a second message with another tag is received first. */
 static enum status sends_to_next(const struct comm *c, const struct sizes *s)
 {
@@ -161,6 +187,7 @@ WITH_EVERY_SIZE(reduce_scatters_sums, reduce_scatter)
 WITH_EVERY_SIZE(all_reduces_sums, all_reduce)
 WITH_EVERY_SIZE(broadcasts_from_any_root, broadcast)
 WITH_EVERY_SIZE(shifts_around_the_ring, shift)
+WITH_EVERY_SIZE(sends_what_each_rank_has_for_each, all_to_all)
 WITH_EVERY_SIZE(sends_and_receives_by_tag, sends_to_next)
 
 /* Sums over pairs and then across pairs, compared with one sum over all four ranks. */
@@ -188,10 +215,14 @@ enum status contract_nested_sums_have_the_same_bits(const struct comm *c, void *
 enum status contract_counts_the_bytes_each_rank_receives(const struct comm *c, void *context)
 {
     float x[40] = {0}, work[40];
+    size_t sizes[4] = {3, 3, 3, 3};
     (void)context;
     TRY(comm_run(c, &(struct transfer){TRANSFER_all_gather, F32, 10, .x = x}));
     TRY(comm_run(
         c, &(struct transfer){TRANSFER_reduce_scatter, BF16, 10, .x = x, .own = x, .work = work}));
+    TRY(comm_run(c, &(struct transfer){TRANSFER_all_to_all, F32, 48, .x = x, .own = work,
+                                       .sends = sizes, .receives = sizes}));
+    RANK_CHECK(c->counts->bytes[TRANSFER_all_to_all] == 3 * 3 * 4); /* not its own part */
     RANK_CHECK(c->counts->calls[TRANSFER_all_gather] == 1);
     RANK_CHECK(c->counts->bytes[TRANSFER_all_gather] == 3 * 10 * 4);
     RANK_CHECK(c->counts->bytes[TRANSFER_reduce_scatter] == 3 * 10 * 2);
@@ -204,14 +235,19 @@ enum status contract_transfers_raw_bytes(const struct comm *c, void *context)
     enum { N = 1021 };
     size_t size = (size_t)c->size, mine = (size_t)c->rank;
     int next = (c->rank + 1) % c->size, before = (c->rank + c->size - 1) % c->size;
-    unsigned char *x = heap(size * N), root[N], out[N], in[N], shifted[N];
+    unsigned char *x = heap(size * N), root[N], out[N], in[N], shifted[N], exchanged[N];
+    size_t to_next[16] = {0}, from_before[16] = {0};
     (void)context;
+    RANK_CHECK(c->size <= 16);
+    to_next[next] = from_before[before] = N;
     memset(x + mine * N, 0x81 + c->rank, N);
     memset(root, 0xFF - c->rank, N), memset(out, 0xF1 - c->rank, N), memset(in, 0, N);
     struct transfer t[] = {
         {TRANSFER_all_gather, .count = N, .x = x, .is_bytes = true},
         {TRANSFER_broadcast, .count = N, .x = root, .peer = c->size - 1, .is_bytes = true},
         {TRANSFER_shift, .count = N, .x = out, .own = shifted, .is_bytes = true},
+        {TRANSFER_all_to_all, .count = size * N, .x = out, .own = exchanged, .sends = to_next,
+         .receives = from_before, .is_bytes = true},
         {TRANSFER_send, .count = N, .x = out, .peer = next, .tag = 3, .is_bytes = true},
         {TRANSFER_receive, .count = N, .x = in, .peer = before, .tag = 3, .is_bytes = true},
     };
@@ -221,11 +257,12 @@ enum status contract_transfers_raw_bytes(const struct comm *c, void *context)
     for (size_t i = 0; i < N; i++) {
         for (size_t r = 0; r < size; r++) RANK_CHECK(x[r * N + i] == 0x81 + (int)r);
         RANK_CHECK(root[i] == 0xFF - (c->size - 1));
-        RANK_CHECK(in[i] == 0xF1 - before && shifted[i] == in[i]);
+        RANK_CHECK(in[i] == 0xF1 - before && shifted[i] == in[i] && exchanged[i] == in[i]);
     }
     RANK_CHECK(c->counts->bytes[TRANSFER_all_gather] == (size - 1) * N);
     RANK_CHECK(c->counts->bytes[TRANSFER_receive] == N);
     RANK_CHECK(c->counts->bytes[TRANSFER_shift] == N);
+    RANK_CHECK(c->counts->bytes[TRANSFER_all_to_all] == N);
     free(x);
     return STATUS_OK;
 }

@@ -11,6 +11,7 @@
     X(all_reduces_sums, 0)                                                                         \
     X(broadcasts_from_any_root, 0)                                                                 \
     X(shifts_around_the_ring, 0)                                                                   \
+    X(sends_what_each_rank_has_for_each, 0)                                                        \
     X(sends_and_receives_by_tag, 0)                                                                \
     X(nested_sums_have_the_same_bits, 4)                                                           \
     X(transfers_raw_bytes, 0)                                                                      \

@@ -21,17 +21,29 @@ struct lift {
     bool separate; /* own is not part of x */
 };
 
-static size_t own_bytes(const struct transfer *t) { return t->count * transfer_element_bytes(t); }
+static size_t own_bytes(const struct transfer *t)
+{
+    size_t count =
+        t->kind == TRANSFER_all_to_all ? transfer_part(t->receives, t->comm->size) : t->count;
+    return count * transfer_element_bytes(t);
+}
+
+static size_t x_bytes(const struct transfer *t)
+{
+    bool parts = t->kind == TRANSFER_all_gather || t->kind == TRANSFER_reduce_scatter;
+    size_t count = t->count * (parts ? (size_t)t->comm->size : 1);
+    if (t->kind == TRANSFER_all_to_all) count = transfer_part(t->sends, t->comm->size);
+    return count * transfer_element_bytes(t);
+}
 
 static enum status start(const struct comm *c, struct transfer *t)
 {
     struct group *g = c->group;
     struct lift *l = heap(sizeof *l);
-    bool parts = t->kind == TRANSFER_all_gather || t->kind == TRANSFER_reduce_scatter;
     size_t work = transfer_work_bytes(t->kind, t->dtype, t->count, c->size);
     const char *x = t->x, *own = t->own;
     struct arena sizes = {0};
-    l->x_bytes = own_bytes(t) * (parts ? (size_t)c->size : 1);
+    l->x_bytes = x_bytes(t);
     arena_alloc(&sizes, l->x_bytes, 1), arena_alloc(&sizes, own_bytes(t), 1);
     arena_alloc(&sizes, work, 1);
     TRY(arena_init(&l->memory, sizes.peak + 1, queue_device_allocator(g->queue)));

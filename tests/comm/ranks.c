@@ -124,6 +124,10 @@ static enum status start(const struct comm *c, struct transfer *t)
             send_chunks(t, l, (size_t)l.to * t->count, t->count);
         if (t->kind == TRANSFER_broadcast && c->rank == t->peer) send_letter(c, l, t->x);
         if (t->kind == TRANSFER_shift && l.to == (c->rank + 1) % c->size) send_letter(c, l, t->x);
+        if (t->kind == TRANSFER_all_to_all) {
+            l.size = t->sends[l.to] * each;
+            send_letter(c, l, (const char *)t->x + transfer_part(t->sends, l.to) * each);
+        }
         if (t->kind == TRANSFER_all_reduce) {
             size_t count = transfer_shard(t->count, c->size, l.to, &begin);
             send_chunks(t, l, begin, count);
@@ -172,6 +176,20 @@ static enum status all_reduce(struct transfer *t, struct letter l)
     return STATUS_OK;
 }
 
+static enum status all_to_all(const struct transfer *t, struct letter l)
+{
+    const struct comm *c = t->comm;
+    size_t each = transfer_element_bytes(t);
+    const char *x = (const char *)t->x + transfer_part(t->sends, c->rank) * each;
+    for (l.from = 0; l.from < c->size; l.from++) {
+        char *to = (char *)t->own + transfer_part(t->receives, l.from) * each;
+        l.size = t->receives[l.from] * each;
+        if (l.from != c->rank) TRY(receive_letter(c, l, to));
+        if (l.from == c->rank && l.size) memcpy(to, x, l.size);
+    }
+    return STATUS_OK;
+}
+
 static enum status wait(struct transfer *t)
 {
     const struct comm *c = t->comm;
@@ -194,6 +212,7 @@ static enum status wait(struct transfer *t)
         for (l.from = 0; l.from < c->size; l.from++)
             if (l.from != c->rank) TRY(receive_letter(c, l, part(t->x, l.from, bytes)));
         return STATUS_OK;
+    case TRANSFER_all_to_all: return all_to_all(t, l);
     case TRANSFER_send:
     case TRANSFER_COUNT: break;
     }

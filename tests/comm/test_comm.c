@@ -92,6 +92,7 @@ TEST(comm_self_transfers_its_own_data)
 {
     struct comm part;
     float x[3] = {1, 2, 3}, own[3] = {0};
+    const size_t three = 3;
     CHECK_STATUS(OK, comm_split(comm_self(), 7, 0, &part));
     CHECK(part.rank == 0 && part.size == 1);
     CHECK_STATUS(OK, comm_run(&part, &(struct transfer){TRANSFER_all_gather, F32, 3, .x = x}));
@@ -104,6 +105,11 @@ TEST(comm_self_transfers_its_own_data)
     CHECK_STATUS(OK,
                  comm_run(&part, &(struct transfer){TRANSFER_shift, F32, 3, .x = x, .own = own}));
     CHECK(x[0] == 1 && x[2] == 3 && !memcmp(x, own, sizeof x));
+    memset(own, 0, sizeof own);
+    CHECK_STATUS(OK,
+                 comm_run(&part, &(struct transfer){TRANSFER_all_to_all, F32, 3, .x = x, .own = own,
+                                                    .sends = &three, .receives = &three}));
+    CHECK(!memcmp(x, own, sizeof x));
     comm_release(&part);
 }
 

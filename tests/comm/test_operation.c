@@ -62,6 +62,7 @@ TEST(operation_posts_the_messages_of_each_kind)
     struct counting_group g;
     struct comm c;
     float x[12] = {0}, work[12] = {0};
+    const size_t to[] = {2, 1, 0, 1}, from[] = {0, 1, 0, 2};
     /* Elements of 4 ranks; posts of rank 1, which sums 1 of an all_reduce's 3 elements. */
     const struct {
         struct transfer t;
@@ -73,6 +74,7 @@ TEST(operation_posts_the_messages_of_each_kind)
         {{TRANSFER_broadcast, F32, 3, .x = x, .peer = 0}, 1},
         {{TRANSFER_all_gather, F32, 3, .x = x}, 6},
         {{TRANSFER_shift, F32, 3, .x = x, .own = work}, 2},
+        {{TRANSFER_all_to_all, F32, 9, .x = x, .own = work, .sends = to, .receives = from}, 3},
         {{TRANSFER_reduce_scatter, F32, 3, .x = x, .own = x, .work = work}, 6},
         {{TRANSFER_all_reduce, F32, 8, .x = x, .work = work}, 12},
     };

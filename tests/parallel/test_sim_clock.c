@@ -84,6 +84,9 @@ TEST(sim_clock_divides_inter_node_traffic_among_the_ranks_of_a_node)
         {&near4, TRANSFER_all_gather, 1},     /* 1e8 of 1e8 */
         {&far4, TRANSFER_all_gather, 10},     /* 1e8 of 1e7 */
         {&both4, TRANSFER_reduce_scatter, 5}, /* two ranks share the load */
+        {&near4, TRANSFER_all_to_all, 1},
+        {&far4, TRANSFER_all_to_all, 10},
+        {&both4, TRANSFER_all_to_all, 10 * 2 / 3.0}, /* two of three peers are on another node */
         {&far4, TRANSFER_shift, 10},
         {&far4, TRANSFER_receive, 10},
         {&near4, TRANSFER_receive, 1},

@@ -278,6 +278,26 @@ static ncclResult_t shift(const struct communicator *c, const struct transfer *t
     return result ? result : end;
 }
 
+/* Likewise.  What a rank sends itself is a copy on the device. */
+static ncclResult_t all_to_all(const struct communicator *c, const struct transfer *t,
+                               ncclDataType_t type)
+{
+    ncclComm_t comm = handle_of(c);
+    size_t each = transfer_element_bytes(t);
+    const char *x = t->x;
+    char *own = t->own;
+    ncclResult_t result = ncclGroupStart(), end;
+    if (result) return result;
+    for (int r = 0; r < c->size && !result; r++) {
+        if (t->receives[r]) result = ncclRecv(own, t->receives[r], type, r, comm, c->stream.handle);
+        if (t->sends[r] && !result)
+            result = ncclSend(x, t->sends[r], type, r, comm, c->stream.handle);
+        own += t->receives[r] * each, x += t->sends[r] * each;
+    }
+    end = ncclGroupEnd();
+    return result ? result : end;
+}
+
 static ncclResult_t issue(const struct communicator *c, const struct transfer *t, int peer)
 {
     ncclDataType_t type = t->is_bytes ? ncclUint8 : t->dtype == F32 ? ncclFloat32 : ncclBfloat16;
@@ -295,6 +315,7 @@ static ncclResult_t issue(const struct communicator *c, const struct transfer *t
     case TRANSFER_all_reduce: return ncclAllReduce(x, x, n, type, ncclSum, comm, stream);
     case TRANSFER_broadcast: return ncclBroadcast(x, x, n, type, peer, comm, stream);
     case TRANSFER_shift: return shift(c, t, type);
+    case TRANSFER_all_to_all: return all_to_all(c, t, type);
     case TRANSFER_send: return ncclSend(x, n, type, peer, comm, stream);
     case TRANSFER_receive: return ncclRecv(x, n, type, peer, comm, stream);
     case TRANSFER_COUNT: break;

@@ -7,7 +7,8 @@ enum { COUNT = 100003 };
 
 static bool is_in_place(enum transfer_kind kind)
 {
-    return kind != TRANSFER_send && kind != TRANSFER_shift && kind != TRANSFER_reduce_scatter;
+    return kind != TRANSFER_send && kind != TRANSFER_shift && kind != TRANSFER_all_to_all &&
+           kind != TRANSFER_reduce_scatter;
 }
 
 /* `from` and `to` are device buffers of COUNT elements.  A send needs its receive in one group. */
@@ -16,8 +17,9 @@ static enum status issue_kind(struct communicator *c, enum transfer_kind kind, f
 {
     struct transfer t = {kind, F32, COUNT, .x = is_in_place(kind) ? to : from};
     struct transfer receive = {TRANSFER_receive, F32, COUNT, .x = to};
+    const size_t part = COUNT;
     enum status st = STATUS_OK;
-    t.own = to;
+    t.own = to, t.sends = t.receives = &part;
     TRY(communicator_group_start());
     if (kind == TRANSFER_send) st = communicator_issue(c, &receive, 0);
     if (!st) st = communicator_issue(c, &t, 0);

@@ -10,7 +10,7 @@
 /* A transfer of the wrapped group, and its staging buffer; reused when the transfer is over. */
 struct staged_transfer {
     struct transfer inner;
-    struct arena memory; /* x, a shift's own, then work */
+    struct arena memory; /* x; own of a shift or all_to_all; then work */
     bool in_flight;
     struct staged_transfer *next;
 };
@@ -30,14 +30,25 @@ static size_t part_bytes(const struct transfer *t) { return t->count * transfer_
 
 static size_t x_bytes(const struct comm *c, const struct transfer *t)
 {
+    if (t->kind == TRANSFER_all_to_all)
+        return transfer_part(t->sends, c->size) * transfer_element_bytes(t);
     bool parts = t->kind == TRANSFER_all_gather || t->kind == TRANSFER_reduce_scatter;
     return part_bytes(t) * (parts ? (size_t)c->size : 1);
 }
 
-/* Where the staging buffer, which begins with x, has what this rank receives as its own. */
-static size_t own_offset(const struct comm *c, const struct transfer *t)
+static bool has_own_buffer(const struct transfer *t)
 {
-    return part_bytes(t) * (t->kind == TRANSFER_shift ? 1 : (size_t)c->rank);
+    return t->kind == TRANSFER_shift || t->kind == TRANSFER_all_to_all;
+}
+
+/* What this rank receives as its own, and where the staging buffer, which begins with x, has it. */
+static struct staged_range own_range(const struct comm *c, const struct transfer *t)
+{
+    size_t bytes = part_bytes(t);
+    if (t->kind == TRANSFER_all_to_all)
+        bytes = transfer_part(t->receives, c->size) * transfer_element_bytes(t);
+    return (struct staged_range){has_own_buffer(t) ? x_bytes(c, t) : (size_t)c->rank * bytes,
+                                 bytes};
 }
 
 /* The part of x that other ranks read. */
@@ -51,6 +62,7 @@ static struct staged_range range_to_send(const struct comm *c, const struct tran
     case TRANSFER_reduce_scatter:
     case TRANSFER_all_reduce:
     case TRANSFER_shift:
+    case TRANSFER_all_to_all:
     case TRANSFER_send:
     case TRANSFER_COUNT: break;
     }
@@ -68,6 +80,7 @@ static enum status copy_to_device(const struct staged_group *g, const struct tra
                                   const char *host)
 {
     size_t part = part_bytes(t), mine = (size_t)g->wrapped.rank * part;
+    const struct staged_range own = own_range(&g->wrapped, t);
     char *x = t->x;
     switch (t->kind) {
     case TRANSFER_all_gather: /* the other ranks' parts */
@@ -77,8 +90,7 @@ static enum status copy_to_device(const struct staged_group *g, const struct tra
         break;
     case TRANSFER_reduce_scatter:
     case TRANSFER_shift:
-        TRY(queue_copy(g->queue, t->own, host + own_offset(&g->wrapped, t), part));
-        break;
+    case TRANSFER_all_to_all: TRY(queue_copy(g->queue, t->own, host + own.begin, own.bytes)); break;
     case TRANSFER_broadcast:
         if (g->wrapped.rank != t->peer) TRY(queue_copy(g->queue, x, host, part));
         break;
@@ -122,7 +134,8 @@ static enum status start(const struct comm *c, struct transfer *t)
         if (moved) TRY(queue_copy(g->queue, t->own, t->x, moved));
         return STATUS_OK;
     }
-    if (t->kind == TRANSFER_shift) bytes += part_bytes(t); /* own */
+    const struct staged_range own = own_range(&g->wrapped, t);
+    if (has_own_buffer(t)) bytes += own.bytes;
     arena_alloc(&sizes, bytes, 1), arena_alloc(&sizes, work, 1);
     TRY(acquire(g, sizes.peak + 1, &s)); /* an empty transfer needs an address, too */
     char *host = arena_alloc(&s->memory, bytes, 1);
@@ -130,7 +143,7 @@ static enum status start(const struct comm *c, struct transfer *t)
     s->inner = *t;
     s->inner.comm = &g->wrapped, s->inner.x = host;
     s->inner.work = work ? arena_alloc(&s->memory, work, 1) : NULL;
-    if (t->own) s->inner.own = host + own_offset(c, t);
+    if (t->own) s->inner.own = host + own.begin;
     TRY(g->wrapped.transport->start(&g->wrapped, &s->inner));
     s->in_flight = true;
     t->in_flight = s;

@@ -331,6 +331,18 @@ static enum connection connection_of(const struct task *t)
     return is_message ? P2P : t->ops->kind == REDUCE ? TREES : RING;
 }
 
+static bool is_connected(const struct task *t)
+{
+    const struct shared *s = t->comm->s;
+    if (connection_of(t) != P2P) return s->connected[connection_of(t)] == s->size;
+    for (const struct op *op = t->ops; op; op = op->next) {
+        const struct ncclComm *peer = all_comms;
+        while (peer && (peer->s != s || peer->rank != op->peer)) peer = peer->next;
+        if (!peer || !peer->is_connected[P2P]) return false;
+    }
+    return true;
+}
+
 static bool connect_all(void)
 {
     bool fine = true;
@@ -343,8 +355,7 @@ static bool connect_all(void)
     }
     pthread_cond_broadcast(&changed);
     for (struct task *t = group.tasks; t; t = t->next) {
-        const int *connected = &t->comm->s->connected[connection_of(t)];
-        while (*connected < t->comm->s->size && !t->comm->is_aborted) await();
+        while (!is_connected(t) && !t->comm->is_aborted) await();
         fine = fine && !t->comm->is_aborted;
     }
     unlock_stub();
