@@ -1,174 +1,381 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/muon.h"
 
+#include "base/text.h"
 #include "ops/linear.h"
 #include "ops/update.h"
 #include "tensor/device.h"
 #include "tensor/element.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* torch.optim.Muon's ns_coefficients and eps. */
 static const double ns_a = 3.4445, ns_b = -4.7750, ns_c = 2.0315, min_norm = 1e-7;
 
-/* A step, where it is in this rank's list of runs, and scratch memory for the largest matrix. */
-struct muon_call {
+enum { IN_FLIGHT = 2 }; /* rounds */
+
+/* As many matrices as there are ranks that shard them: one for each, in order. */
+struct round {
+    float *own;        /* what this rank holds of them, one after the other */
+    float *x;          /* the whole matrix of this rank */
+    struct transfer t; /* over o->fsdp: own to x, or x to own */
+    /* Parts of t.  A matrix belongs to a rank of o->fsdp: to a member of that rank's o->tp. */
+    size_t *held;   /* elements that this rank holds of the matrices of each rank of o->fsdp */
+    size_t *others; /* elements that each rank of o->fsdp holds of this rank's matrices */
+};
+
+struct muon {
     const struct optim *o;
     const struct ops *ops;
     const struct optim_update *u;
     struct queue *queue;
-    size_t next; /* no run before it belongs to the current or a later matrix */
-    size_t most_elements, longest_side;
-    float *mine, *other, *y; /* whole matrices: this rank's of the round; another rank's */
+    const struct layout *local;          /* of this rank's stages; its tensors are slices */
+    const struct tensor_slot **matrices; /* of `local`; owned */
+    int count, fsdp, tp;                 /* matrices; sizes of the groups */
+    size_t most_elements, longest_side;  /* of whole matrices */
+    size_t most_own;                     /* of a round */
+    size_t *sizes; /* of parts: of both rounds, then of transfers over o->tp; owned */
+    struct round rounds[IN_FLIGHT];
+    float *y;      /* scratch of an iteration; the slices of a matrix while they are exchanged */
+    float *slices; /* this rank's of the matrices of its o->tp */
     float *gram, *square;
 };
 
-/* One matrix, and this rank's runs of it. */
-struct matrix {
-    const struct tensor_slot *slot;
-    const struct shard_run *runs;
-    size_t count;        /* of runs */
-    size_t at, elements; /* of this rank, in the flat buffers */
-    float *own;          /* this rank's elements */
-    float *x;            /* whole */
+/* What a rank of o->fsdp holds of a slice. */
+struct share {
+    size_t first, count; /* elements of the slice */
+    size_t at;           /* of the first, in that rank's flat buffers */
 };
 
 static int size_of(const struct comm *group) { return group ? group->size : 1; }
-static int count_sharers(const struct optim *o) { return size_of(o->fsdp) * size_of(o->tp); }
 static int shorter_side(const struct tensor_slot *s)
 {
     return (int)(s->rows < s->columns ? s->rows : s->columns);
 }
-
-/* The matrix and its runs, which are in the order of tensors. */
-static void find_matrix(struct muon_call *c, const struct tensor_slot *slot, struct matrix *x)
+static int count_sharers(const struct muon *c) { return c->fsdp * c->tp; }
+static int count_rounds(const struct muon *c)
 {
-    const struct shard *shard = c->o->shard;
-    int tensor = (int)(slot - c->o->layout->tensors);
-    while (c->next < shard->count && shard->runs[c->next].tensor < tensor) c->next++;
-    size_t first = c->next;
-    while (c->next < shard->count && shard->runs[c->next].tensor == tensor) c->next++;
-    *x = (struct matrix){.slot = slot, .runs = shard->runs + first, .count = c->next - first};
-    if (!x->count) return;
-    const struct shard_run *last = &x->runs[x->count - 1];
-    x->at = x->runs->at, x->elements = last->at + last->count - x->at;
+    return (c->count + count_sharers(c) - 1) / count_sharers(c);
+}
+static struct round *round_of(struct muon *c, int round) { return &c->rounds[round % IN_FLIGHT]; }
+
+/* The slice of matrix k of the round; NULL: there are fewer. */
+static const struct tensor_slot *slice_of(const struct muon *c, int round, int k)
+{
+    int i = round * count_sharers(c) + k;
+    return i < c->count ? c->matrices[i] : NULL;
+}
+/* Those of this rank's o->tp: number `tp`, which the rank of that number makes whole. */
+static const struct tensor_slot *slice_here(const struct muon *c, int round, int tp)
+{
+    return slice_of(c, round, c->o->sharer / c->tp * c->tp + tp);
+}
+static const struct tensor_slot *slice_of_mine(const struct muon *c, int round)
+{
+    return slice_here(c, round, c->o->sharer % c->tp);
+}
+static const struct tensor_slot *whole_of(const struct muon *c, const struct tensor_slot *slice)
+{
+    return layout_find(c->o->layout, slice->id, slice->layer);
 }
 
-static void alloc_scratch(struct muon_call *c, struct arena *scratch)
+static struct share find_share(const struct muon *c, const struct tensor_slot *slice, int holder)
+{
+    const struct unit *u = &c->local->units[layout_unit(c->local, slice->id, slice->layer)];
+    size_t shards = (size_t)c->fsdp, each = u->elements / shards;
+    size_t begin = u->offset + (size_t)holder * each, from = slice->offset,
+           to = from + slice->elements;
+    if (from < begin) from = begin;
+    if (to > begin + each) to = begin + each;
+    if (from >= to) return (struct share){0};
+    return (struct share){from - slice->offset, to - from, u->offset / shards + from - begin};
+}
+static struct share own_share(const struct muon *c, const struct tensor_slot *slice)
+{
+    return find_share(c, slice, c->o->sharer / c->tp);
+}
+
+/* Finds the matrices, and their largest sizes. */
+static void init(struct muon *c)
+{
+    const struct layout *l = c->local;
+    c->matrices = heap((size_t)l->num_tensors * sizeof *c->matrices + 1);
+    for (int i = 0; i < l->num_tensors; i++) {
+        if (!optim_is_muon(c->o->config, l->tensors[i].id)) continue;
+        const struct tensor_slot *whole = whole_of(c, &l->tensors[i]);
+        size_t side = (size_t)shorter_side(whole);
+        if (whole->elements > c->most_elements) c->most_elements = whole->elements;
+        if (side > c->longest_side) c->longest_side = side;
+        c->matrices[c->count++] = &l->tensors[i];
+    }
+    for (int round = 0; round < count_rounds(c); round++) {
+        size_t own = 0;
+        for (int k = 0; k < count_sharers(c) && slice_of(c, round, k); k++)
+            own += own_share(c, slice_of(c, round, k)).count;
+        if (own > c->most_own) c->most_own = own;
+    }
+    size_t fsdp = (size_t)c->fsdp;
+    c->sizes = heap((2 * IN_FLIGHT * fsdp + 2 * (size_t)c->tp) * sizeof *c->sizes);
+    for (int i = 0; i < IN_FLIGHT; i++) {
+        c->rounds[i].held = c->sizes + 2 * (size_t)i * fsdp;
+        c->rounds[i].others = c->rounds[i].held + fsdp;
+    }
+}
+
+/* Transfers in flight need two rounds' buffers; one rank iterates on what it holds. */
+static void alloc_scratch(struct muon *c, struct arena *scratch)
 {
     size_t n = c->most_elements, nn = c->longest_side * c->longest_side;
-    c->mine = arena_alloc(scratch, n, sizeof *c->mine);
-    c->other = count_sharers(c->o) > 1 ? arena_alloc(scratch, n, sizeof *c->other) : NULL;
+    int in_flight = c->fsdp > 1 ? IN_FLIGHT : 1;
+    for (int i = 0; i < in_flight; i++) {
+        struct round *r = &c->rounds[i];
+        r->x = arena_alloc(scratch, n, sizeof *r->x);
+        r->own = r->x;
+        if (count_sharers(c) > 1) r->own = arena_alloc(scratch, c->most_own, sizeof *r->own);
+    }
+    for (int i = in_flight; i < IN_FLIGHT; i++)
+        c->rounds[i].x = c->rounds[0].x, c->rounds[i].own = c->rounds[0].own;
     c->y = arena_alloc(scratch, n, sizeof *c->y);
+    c->slices = NULL;
+    if (c->fsdp > 1 && c->tp > 1) c->slices = arena_alloc(scratch, n, sizeof *c->slices);
     c->gram = arena_alloc(scratch, nn, sizeof *c->gram);
     c->square = arena_alloc(scratch, nn, sizeof *c->square);
 }
 
-static enum status convert(const struct muon_call *c, struct cast a, const void *from, void *to)
+static enum status convert(const struct muon *c, struct cast a, const void *from, void *to)
 {
     TRY(cast(c->ops, &a, &(struct cast_io){from, to}, c->queue));
     return STATUS_OK;
 }
 
 /* z = alpha x + beta y */
-static enum status combine(const struct muon_call *c, struct axpby a, const float *x,
-                           const float *y, float *z)
+static enum status combine(const struct muon *c, struct axpby a, const float *x, const float *y,
+                           float *z)
 {
     TRY(axpby(c->ops, &a, &(struct axpby_io){x, y, z}, c->queue));
     return STATUS_OK;
 }
 
-/* Advances this rank's momentum, and leaves its part of the update in own.  y serves as a
+/* Advances the momentum of a share, and leaves its part of the update in own.  y serves as a
  * float32 copy of momentum stored as BF16. */
-static enum status update_momentum(const struct muon_call *c, const struct matrix *x)
+static enum status update_momentum(const struct muon *c, struct share s, float *own)
 {
     const struct optim *o = c->o;
     double momentum = o->config->momentum, added = (1 - momentum) * c->u->scale;
-    const float *g = element(c->u->gradients, x->at, F32);
-    void *stored = element(o->exp_avg, x->at, o->moments);
+    const float *g = element(c->u->gradients, s.at, F32);
+    void *stored = element(o->exp_avg, s.at, o->moments);
     float *m = o->moments == BF16 ? c->y : stored;
-    const struct axpby blend = {x->elements, added, momentum};
-    const struct cast load = {.n = x->elements, .from = o->moments};
-    const struct cast save = {.n = x->elements, .to = o->moments};
-    if (!x->count) return STATUS_OK;
+    const struct axpby blend = {s.count, added, momentum};
+    const struct cast load = {.n = s.count, .from = o->moments};
+    const struct cast save = {.n = s.count, .to = o->moments};
+    if (!s.count) return STATUS_OK;
     if (o->moments == BF16) TRY(convert(c, load, stored, m));
     TRY(combine(c, blend, g, m, m));
     if (o->moments == BF16) TRY(convert(c, save, m, stored));
-    if (o->config->nesterov) return combine(c, blend, g, m, x->own);
-    return convert(c, (struct cast){.n = x->elements}, m, x->own);
+    if (o->config->nesterov) return combine(c, blend, g, m, own);
+    return convert(c, (struct cast){.n = s.count}, m, own);
 }
 
-/* Copies this rank's elements into the whole matrix, or back. */
-static enum status copy_runs(const struct muon_call *c, const struct matrix *x, bool back)
+/* The factor of lr that torch.optim.Muon's adjust_lr_fn gives. */
+static double adjust_lr(enum adjust_lr_fn how, const struct tensor_slot *s)
 {
-    for (size_t i = 0, n; i < x->count; i += n) {
-        const struct shard_run *p = &x->runs[i];
-        n = shard_equal_runs(p, x->count - i);
-        size_t stride = n > 1 ? p[1].first - p->first : p->count;
-        struct cast a = {.n = p->count, .rows = n, .from_stride = p->count, .to_stride = p->count};
-        if (back)
-            a.from_stride = stride;
-        else
-            a.to_stride = stride;
-        float *own = element(x->own, p->at - x->at, F32), *whole = element(x->x, p->first, F32);
-        TRY(convert(c, a, back ? whole : own, back ? own : whole));
+    double rows = (double)s->rows, columns = (double)s->columns;
+    if (how == ADJUST_LR_match_rms_adamw) return 0.2 * sqrt(fmax(rows, columns));
+    return sqrt(fmax(1, rows / columns));
+}
+
+static enum status update_weights(const struct muon *c, const struct tensor_slot *slice,
+                                  struct share s, const float *own)
+{
+    const struct optim *o = c->o;
+    if (!s.count) return STATUS_OK;
+    struct apply_update a = {.n = s.count,
+                             .keep = 1 - c->u->lr * o->config->weight_decay,
+                             .rate =
+                                 c->u->lr * adjust_lr(o->config->adjust_lr_fn, whole_of(c, slice)),
+                             .copy_dtype = o->copy_dtype,
+                             .split = o->split};
+    struct apply_update_io io = {.w_n = element(o->weights, s.at, F32),
+                                 .u_n = own,
+                                 .copy_n = element(o->copy, s.at, o->copy_dtype),
+                                 .low_n = o->low ? o->low + s.at : NULL};
+    TRY(apply_update(c->ops, &a, &io, c->queue));
+    return STATUS_OK;
+}
+
+/* --- FSDP: between what ranks hold and the slices of this rank's o->tp ------------------------ */
+
+static enum status start_over_fsdp(struct muon *c, int round, bool gathers)
+{
+    struct round *r = round_of(c, round);
+    const struct comm *fsdp = c->o->fsdp;
+    size_t all = 0;
+    memset(r->held, 0, 2 * (size_t)c->fsdp * sizeof *r->held); /* and others */
+    for (int k = 0; k < count_sharers(c) && slice_of(c, round, k); k++) {
+        const struct tensor_slot *slice = slice_of(c, round, k);
+        all += slice->elements;
+        r->held[k / c->tp] += own_share(c, slice).count;
+        for (int i = 0; i < c->fsdp && k / c->tp == c->o->sharer / c->tp; i++)
+            r->others[i] += find_share(c, slice, i).count;
+    }
+    r->t = (struct transfer){.kind = TRANSFER_all_to_all, .count = all, .begins_first = true};
+    r->t.x = gathers ? r->own : r->x, r->t.own = gathers ? r->x : r->own;
+    r->t.sends = gathers ? r->held : r->others, r->t.receives = gathers ? r->others : r->held;
+    if (comm_transfers(fsdp, c->queue->sizing)) TRY(comm_start(fsdp, &r->t));
+    return STATUS_OK;
+}
+
+static enum status wait_over_fsdp(struct muon *c, int round)
+{
+    if (comm_transfers(c->o->fsdp, c->queue->sizing)) TRY(comm_wait(&round_of(c, round)->t));
+    return STATUS_OK;
+}
+
+/* x has the slices as ranks of o->fsdp hold them, rank by rank: copies them to `slices`, one after
+ * the other, or back. */
+static enum status copy_slices(struct muon *c, int round, bool back)
+{
+    float *x = round_of(c, round)->x;
+    size_t done = 0;
+    for (int holder = 0; holder < c->fsdp; holder++) {
+        size_t begin = 0;
+        for (int k = 0; k < c->tp && slice_here(c, round, k); k++) {
+            const struct tensor_slot *slice = slice_here(c, round, k);
+            struct share s = find_share(c, slice, holder);
+            float *there = element(x, done, F32), *here = element(c->slices, begin + s.first, F32);
+            if (s.count)
+                TRY(convert(c, (struct cast){.n = s.count}, back ? here : there,
+                            back ? there : here));
+            begin += slice->elements, done += s.count;
+        }
     }
     return STATUS_OK;
 }
 
-static enum status sum_matrix(const struct muon_call *c, const struct comm *group,
-                              const struct matrix *x)
+/* --- tensor parallelism: between slices and whole matrices ------------------------------------ */
+
+static float *slices_of(struct muon *c, int round)
 {
-    struct arena *scratch = &c->queue->scratch;
-    if (!group || group->size == 1) return STATUS_OK;
-    size_t mark = arena_mark(scratch), n = x->slot->elements;
-    size_t work = transfer_work_bytes(TRANSFER_all_reduce, F32, n, group->size);
-    struct transfer t = {TRANSFER_all_reduce, F32, n, .x = x->x};
-    t.work = work ? arena_alloc(scratch, work, 1) : NULL;
-    arena_reset(scratch, mark);
-    if (comm_transfers(group, c->queue->sizing)) TRY(comm_run(group, &t));
+    return c->fsdp > 1 ? c->slices : round_of(c, round)->own;
+}
+
+static enum status run_over_tp(struct muon *c, int round, bool gathers)
+{
+    size_t *sizes = c->sizes + 2 * IN_FLIGHT * (size_t)c->fsdp, *mine = sizes + c->tp, all = 0;
+    const struct tensor_slot *slice_mine = slice_of_mine(c, round);
+    float *slices = slices_of(c, round);
+    for (int k = 0; k < c->tp; k++) {
+        const struct tensor_slot *slice = slice_here(c, round, k);
+        sizes[k] = slice ? slice->elements : 0, mine[k] = slice_mine ? slice_mine->elements : 0;
+        all += (size_t)c->tp * sizes[k];
+    }
+    struct transfer t = {.kind = TRANSFER_all_to_all, .count = all};
+    t.x = gathers ? slices : c->y, t.own = gathers ? c->y : slices;
+    t.sends = gathers ? sizes : mine, t.receives = gathers ? mine : sizes;
+    if (comm_transfers(c->o->tp, c->queue->sizing)) TRY(comm_run(c->o->tp, &t));
     return STATUS_OK;
 }
 
-/* Makes the update whole on every rank. */
-static enum status gather_matrix(const struct muon_call *c, const struct matrix *x)
+/* y has the slices of this rank's matrix: copies them into x, or back.  Ranks with the same
+ * key/value heads have the same slice; that of the first is copied. */
+static enum status copy_whole(struct muon *c, int round, bool back)
 {
-    bool is_duplicate = c->o->is_kv_duplicate && params[x->slot->id].tp == 'P';
-    TRY(queue_zero(c->queue, x->x, x->slot->elements * sizeof *x->x));
-    if (!is_duplicate) TRY(copy_runs(c, x, false));
-    TRY(sum_matrix(c, c->o->fsdp, x));
-    TRY(sum_matrix(c, c->o->tp, x));
+    const struct tensor_slot *slice = slice_of_mine(c, round);
+    if (!slice) return STATUS_OK;
+    const struct tensor_slot *whole = whole_of(c, slice);
+    size_t equal = (size_t)c->tp * slice->elements / whole->elements; /* slices */
+    size_t rows = (size_t)slice->rows, columns = (size_t)slice->columns;
+    bool by_columns = slice->columns < whole->columns;
+    for (size_t k = 0; k < (size_t)c->tp; k++) {
+        size_t stride = (size_t)whole->columns, at = k / equal * (by_columns ? 1 : rows) * columns;
+        struct cast a = {.n = columns, .rows = rows, .from_stride = columns, .to_stride = columns};
+        *(back ? &a.from_stride : &a.to_stride) = stride;
+        float *part = element(c->y, k * slice->elements, F32),
+              *there = element(round_of(c, round)->x, at, F32);
+        if (k % equal && !back) continue;
+        TRY(convert(c, a, back ? there : part, back ? part : there));
+    }
     return STATUS_OK;
 }
 
-static enum status broadcast(const struct muon_call *c, const struct comm *group, int root,
-                             const struct matrix *x)
+/* --- rounds ----------------------------------------------------------------------------------- */
+
+/* Advances the momentum of the round's matrices, and starts to gather their updates. */
+static enum status begin_gather(struct muon *c, int round)
 {
-    struct transfer t = {TRANSFER_broadcast, F32, x->slot->elements, .x = x->x, .peer = root};
-    if (size_of(group) == 1) return STATUS_OK;
-    if (comm_transfers(group, c->queue->sizing)) TRY(comm_run(group, &t));
+    struct round *r = round_of(c, round);
+    size_t done = 0;
+    for (int k = 0; k < count_sharers(c) && slice_of(c, round, k); k++) {
+        struct share s = own_share(c, slice_of(c, round, k));
+        TRY(update_momentum(c, s, element(r->own, done, F32)));
+        done += s.count;
+    }
+    if (c->fsdp > 1) TRY(start_over_fsdp(c, round, true));
     return STATUS_OK;
 }
 
-/* Sends the matrix of a sharer to all: over its tensor-parallel group, whose ranks then send it
- * over their FSDP groups. */
-static enum status scatter_matrix(const struct muon_call *c, int sharer, const struct matrix *x)
+static enum status end_gather(struct muon *c, int round)
 {
-    int tp = size_of(c->o->tp);
-    if (c->o->sharer / tp == sharer / tp) TRY(broadcast(c, c->o->tp, sharer % tp, x));
-    return broadcast(c, c->o->fsdp, sharer / tp, x);
+    if (c->fsdp > 1) TRY(wait_over_fsdp(c, round));
+    if (c->tp == 1) return STATUS_OK;
+    if (c->fsdp > 1) TRY(copy_slices(c, round, false));
+    TRY(run_over_tp(c, round, true));
+    TRY(copy_whole(c, round, false));
+    return STATUS_OK;
 }
+
+static enum status begin_scatter(struct muon *c, int round)
+{
+    if (c->tp > 1) {
+        TRY(copy_whole(c, round, true));
+        TRY(run_over_tp(c, round, false));
+        if (c->fsdp > 1) TRY(copy_slices(c, round, true));
+    }
+    if (c->fsdp > 1) TRY(start_over_fsdp(c, round, false));
+    return STATUS_OK;
+}
+
+static enum status end_scatter(struct muon *c, int round)
+{
+    const struct round *r = round_of(c, round);
+    size_t done = 0;
+    if (c->fsdp > 1) TRY(wait_over_fsdp(c, round));
+    for (int k = 0; k < count_sharers(c) && slice_of(c, round, k); k++) {
+        struct share s = own_share(c, slice_of(c, round, k));
+        TRY(update_weights(c, slice_of(c, round, k), s, element(r->own, done, F32)));
+        done += s.count;
+    }
+    return STATUS_OK;
+}
+
+/* Ends the round before, and begins the next one, in the buffers of the former. */
+static enum status turn_over(struct muon *c, int round)
+{
+    if (round > 0) TRY(end_scatter(c, round - 1));
+    if (round + 1 < count_rounds(c)) TRY(begin_gather(c, round + 1));
+    return STATUS_OK;
+}
+
+/* --- Newton-Schulz ---------------------------------------------------------------------------- */
+
+/* A whole matrix. */
+struct matrix {
+    const struct tensor_slot *slot;
+    float *x;
+};
 
 /* A product of N x D and D x F elements.  Where the model computes in bfloat16, rounding to TF32
  * is finer than what torch does here. */
-static struct linear product_of(const struct muon_call *c, int N, int D, int F)
+static struct linear product_of(const struct muon *c, int N, int D, int F)
 {
     return (struct linear){
         .N = N, .D = D, .F = F, .dtype = F32, .allow_tf32 = c->o->copy_dtype == BF16};
 }
 
 /* gram = X X^T, or X^T X of a matrix of more rows than columns. */
-static enum status multiply_gram(const struct muon_call *c, const struct matrix *x)
+static enum status multiply_gram(const struct muon *c, const struct matrix *x)
 {
     int m = (int)x->slot->rows, n = (int)x->slot->columns;
     const struct linear tall = product_of(c, m, n, n), wide = product_of(c, m, n, m);
@@ -181,7 +388,7 @@ static enum status multiply_gram(const struct muon_call *c, const struct matrix 
 }
 
 /* y = P X, or X P, where P, the symmetric polynomial of the Gram matrix, is in `square`. */
-static enum status multiply_polynomial(const struct muon_call *c, const struct matrix *x)
+static enum status multiply_polynomial(const struct muon *c, const struct matrix *x)
 {
     int m = (int)x->slot->rows, n = (int)x->slot->columns;
     const struct linear tall = product_of(c, m, n, n), wide = product_of(c, m, n, m);
@@ -194,127 +401,75 @@ static enum status multiply_polynomial(const struct muon_call *c, const struct m
         c->queue);
 }
 
-/* Newton-Schulz on the whole matrix. */
-static enum status orthogonalize(const struct muon_call *c, const struct matrix *x)
+static enum status normalize(const struct muon *c, const struct matrix *x)
 {
-    size_t n = x->slot->elements;
-    int side = shorter_side(x->slot);
-    size_t nn = (size_t)side * (size_t)side;
-    const struct linear square = product_of(c, side, side, side);
     double squares = 0;
-    TRY(sum_squares(c->ops, &(struct sum_squares){.n = n}, &(struct sum_squares_io){x->x, &squares},
-                    c->queue));
-    TRY(combine(c, (struct axpby){n, 1 / fmax(sqrt(squares), min_norm), 0}, x->x, NULL, x->x));
-    for (int64_t i = 0; i < c->o->config->ns_steps; i++) {
-        TRY(multiply_gram(c, x));
-        TRY(linear_forward(
-            c->ops, &square,
-            &(struct linear_fwd){.x_ND = c->gram, .w_FD = c->gram, .y_NF = c->square}, c->queue));
-        TRY(combine(c, (struct axpby){nn, ns_b, ns_c}, c->gram, c->square, c->square));
-        TRY(multiply_polynomial(c, x));
-        TRY(combine(c, (struct axpby){n, ns_a, 1}, x->x, c->y, x->x));
+    const struct sum_squares all = {.n = x->slot->elements};
+    TRY(sum_squares(c->ops, &all, &(struct sum_squares_io){x->x, &squares}, c->queue));
+    return combine(c, (struct axpby){all.n, 1 / fmax(sqrt(squares), min_norm), 0}, x->x, NULL,
+                   x->x);
+}
+
+static enum status iterate(const struct muon *c, const struct matrix *x)
+{
+    int side = shorter_side(x->slot);
+    size_t n = x->slot->elements, nn = (size_t)side * (size_t)side;
+    const struct linear square = product_of(c, side, side, side);
+    TRY(multiply_gram(c, x));
+    TRY(linear_forward(c->ops, &square,
+                       &(struct linear_fwd){.x_ND = c->gram, .w_FD = c->gram, .y_NF = c->square},
+                       c->queue));
+    TRY(combine(c, (struct axpby){nn, ns_b, ns_c}, c->gram, c->square, c->square));
+    TRY(multiply_polynomial(c, x));
+    TRY(combine(c, (struct axpby){n, ns_a, 1}, x->x, c->y, x->x));
+    return STATUS_OK;
+}
+
+/* Newton-Schulz on the whole matrix.  Half way, transfers of other rounds begin, so that those of
+ * both directions run beside iterations. */
+static enum status orthogonalize(struct muon *c, int round)
+{
+    const struct tensor_slot *slice = slice_of_mine(c, round);
+    struct matrix whole = {slice ? whole_of(c, slice) : NULL, round_of(c, round)->x};
+    int64_t steps = c->o->config->ns_steps;
+    if (slice) TRY(normalize(c, &whole));
+    for (int64_t i = 0; i < steps; i++) {
+        if (i == steps / 2 && c->fsdp > 1) TRY(turn_over(c, round));
+        if (slice) TRY(iterate(c, &whole));
     }
     return STATUS_OK;
 }
 
-/* The factor of lr that torch.optim.Muon's adjust_lr_fn gives. */
-static double adjust_lr(enum adjust_lr_fn how, const struct tensor_slot *s)
-{
-    double rows = (double)s->rows, columns = (double)s->columns;
-    if (how == ADJUST_LR_match_rms_adamw) return 0.2 * sqrt(fmax(rows, columns));
-    return sqrt(fmax(1, rows / columns));
-}
-
-static enum status update_weights(const struct muon_call *c, const struct matrix *x)
-{
-    const struct optim *o = c->o;
-    if (!x->count) return STATUS_OK;
-    TRY(copy_runs(c, x, true));
-    struct apply_update a = {.n = x->elements,
-                             .keep = 1 - c->u->lr * o->config->weight_decay,
-                             .rate = c->u->lr * adjust_lr(o->config->adjust_lr_fn, x->slot),
-                             .copy_dtype = o->copy_dtype,
-                             .split = o->split};
-    struct apply_update_io io = {.w_n = element(o->weights, x->at, F32),
-                                 .u_n = x->own,
-                                 .copy_n = element(o->copy, x->at, o->copy_dtype),
-                                 .low_n = o->low ? o->low + x->at : NULL};
-    TRY(apply_update(c->ops, &a, &io, c->queue));
-    return STATUS_OK;
-}
-
-/* Finds the next of this rank's stages' matrices from index *i on; false: there is no other. */
-static bool find_next(struct muon_call *c, int *i, struct matrix *x)
-{
-    const struct layout *local = c->o->local ? c->o->local : c->o->layout;
-    for (; *i < local->num_tensors; ++*i) {
-        const struct tensor_slot *t = &local->tensors[*i];
-        if (!optim_is_muon(c->o->config, t->id)) continue;
-        find_matrix(c, layout_find(c->o->layout, t->id, t->layer), x);
-        ++*i;
-        return true;
-    }
-    return false;
-}
-
-/* Makes the updates of the round's matrices whole, and orthogonalizes this rank's. */
-static enum status begin_round(struct muon_call *c, int first)
-{
-    int sharers = count_sharers(c->o), here = c->o->sharer, i = first;
-    struct arena *scratch = &c->queue->scratch;
-    struct matrix x, mine = {0};
-    for (int k = 0; k < sharers && find_next(c, &i, &x); k++) {
-        size_t mark = arena_mark(scratch);
-        x.own = arena_alloc(scratch, x.elements, sizeof *x.own);
-        x.x = k == here ? c->mine : c->other;
-        if (k == here) mine = x;
-        TRY(update_momentum(c, &x));
-        TRY(gather_matrix(c, &x));
-        arena_reset(scratch, mark);
-    }
-    if (mine.slot) TRY(orthogonalize(c, &mine));
-    return STATUS_OK;
-}
-
-/* Distributes the matrices of the round and updates the weights; advances *i to the next round. */
-static enum status end_round(struct muon_call *c, int *i)
-{
-    int sharers = count_sharers(c->o), here = c->o->sharer;
-    struct arena *scratch = &c->queue->scratch;
-    struct matrix x;
-    for (int k = 0; k < sharers && find_next(c, i, &x); k++) {
-        size_t mark = arena_mark(scratch);
-        x.own = arena_alloc(scratch, x.elements, sizeof *x.own);
-        x.x = k == here ? c->mine : c->other;
-        TRY(scatter_matrix(c, k, &x));
-        TRY(update_weights(c, &x));
-        arena_reset(scratch, mark);
-    }
-    return STATUS_OK;
-}
-
-enum status muon_step(const struct optim *o, const struct ops *ops, const struct optim_update *u,
+enum status muon_step(struct optim *o, const struct ops *ops, const struct optim_update *u,
                       struct queue *queue)
 {
-    struct muon_call c = {.o = o, .ops = ops, .u = u, .queue = queue};
-    struct matrix x;
-    size_t mark = arena_mark(&queue->scratch);
-    int i = 0, num_tensors = 0;
-    while (find_next(&c, &i, &x)) {
-        size_t side = (size_t)shorter_side(x.slot);
-        if (x.slot->elements > c.most_elements) c.most_elements = x.slot->elements;
-        if (side > c.longest_side) c.longest_side = side;
-        num_tensors = i; /* after the last matrix */
+    struct muon *c = o->muon;
+    if (o->config->name != OPTIMIZER_Muon) return STATUS_OK;
+    if (!c) {
+        c = o->muon = heap(sizeof *c);
+        *c = (struct muon){.local = o->local ? o->local : o->layout};
+        c->o = o, c->fsdp = size_of(o->fsdp), c->tp = size_of(o->tp);
+        init(c);
     }
-    if (!num_tensors) return STATUS_OK;
-    alloc_scratch(&c, &queue->scratch);
-    c.next = 0;
-    for (i = 0; i < num_tensors;) {
-        size_t next = c.next;
-        TRY(begin_round(&c, i));
-        c.next = next;
-        TRY(end_round(&c, &i));
+    c->o = o, c->ops = ops, c->u = u, c->queue = queue;
+    if (!c->count) return STATUS_OK;
+    size_t mark = arena_mark(&queue->scratch);
+    alloc_scratch(c, &queue->scratch);
+    TRY(begin_gather(c, 0));
+    for (int round = 0, last = count_rounds(c) - 1; round <= last; round++) {
+        TRY(end_gather(c, round));
+        TRY(orthogonalize(c, round));
+        TRY(begin_scatter(c, round));
+        if (c->fsdp == 1 || round == last) TRY(end_scatter(c, round));
+        if (c->fsdp == 1 && round < last) TRY(begin_gather(c, round + 1));
     }
     arena_reset(&queue->scratch, mark);
     return STATUS_OK;
+}
+
+void muon_release(struct optim *o)
+{
+    if (o->muon) free(o->muon->matrices), free(o->muon->sizes);
+    free(o->muon);
+    o->muon = NULL;
 }

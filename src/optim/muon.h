@@ -5,20 +5,26 @@
  * with (a, b, c) = (3.4445, -4.7750, 2.0315), A = X^T X on the right of X for a matrix of more rows
  * than columns, and adjust from the size of the whole matrix (optimizer.adjust_lr_fn).
  *
- * Memory   m is in exp_avg; exp_avg_sq stays 0.  Three matrices, two on one rank, and two Gram
- *          matrices of the largest size are scratch memory of the queue.
+ * Memory   m is in exp_avg; exp_avg_sq stays 0.  Scratch memory of the queue: two Gram matrices of
+ *          the largest size, and as many whole matrices as follows.  One rank: two.  FSDP: three,
+ *          and twice what a rank holds of a round's matrices, together about two more; with tensor
+ *          parallelism another.  Tensor parallelism alone: two, and those of a round once.
  * Order    Newton-Schulz runs in float32; torch rounds X and A to bfloat16.  Where the model
  *          computes in bfloat16, cuBLASLt may round the operands of its GEMMs to TF32.
- * Ranks    The ranks that shard a matrix, of an FSDP group and their tensor-parallel groups, take
- *          as many matrices at a time as they are.  Each adds its shard of u to zeros, and an
- *          all-reduce over either group makes the matrix whole, exactly.  One rank iterates on it
- *          and broadcasts X.  So the bits of X do not depend on the layout. */
+ * Ranks    The ranks that shard matrices, of an FSDP group and their tensor-parallel groups, take
+ *          as many matrices at a time as they are: a round.  All-to-alls, over the FSDP group and
+ *          then over the tensor-parallel one, send each rank the shards of u of one matrix; it
+ *          iterates, and the same in reverse returns the shards of X.  So the bits of X do not
+ *          depend on the layout, and an element travels once in each direction, with tensor
+ *          parallelism twice.  The FSDP group's transfers run beside iterations of other rounds:
+ *          half way through a round, X of the last one has returned and u of the next begins. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "optim/optim.h"
 
 /* One step on the matrices of this rank's stages.  Does nothing if optimizer.name is
- * another.  Collective over o->fsdp and o->tp. */
-enum status muon_step(const struct optim *o, const struct ops *ops, const struct optim_update *u,
+ * another.  Collective over o->fsdp and o->tp.  The first one allocates o->muon. */
+enum status muon_step(struct optim *o, const struct ops *ops, const struct optim_update *u,
                       struct queue *queue);
+void muon_release(struct optim *o);

@@ -21,6 +21,7 @@
 double optim_clip_factor(double norm, double max_norm);
 
 struct optim_offload;
+struct muon;
 
 struct optim {
     const struct optimizer_config *config; /* borrowed */
@@ -40,11 +41,11 @@ struct optim {
      * optimizer.offload says; borrowed; NULL: all of it is the device's. */
     struct optim_offload *offload;
     float *ema; /* borrowed; the weights' moving average (ema.h); NULL: none */
-    /* For Muon, which makes matrices whole; NULL on one rank. */
+    /* For Muon, which makes matrices whole; local, fsdp and tp are NULL on one rank. */
     const struct layout *local;   /* borrowed; of this rank's stages */
     const struct comm *fsdp, *tp; /* borrowed; the ranks that shard a matrix */
     int sharer;                   /* this rank among them, those of one `tp` together */
-    bool is_kv_duplicate;         /* another rank of `tp` has the same key/value heads */
+    struct muon *muon;            /* transfers of its steps; owned: muon_release */
 };
 
 /* From the configuration: whether master weights are split, and the dtype of moments. */

@@ -5,6 +5,7 @@
 #include "checkpoint/staging.h"
 #include "metrics/memory.h"
 #include "optim/ema.h"
+#include "optim/muon.h"
 #include "tensor/device.h"
 #include "train/task_evaluator.h"
 #include "train/trainer.h"
@@ -280,7 +281,6 @@ static void connect_optim(struct trainer *t)
     o->local = &t->model.layout;
     o->fsdp = fsdp, o->tp = tp;
     o->sharer = fsdp->rank * tp->size + tp->rank;
-    o->is_kv_duplicate = t->kv_head_peers.rank > 0;
 }
 
 /* Connects the parts to each other and to the buffers. */
@@ -356,6 +356,7 @@ static void release_model(struct trainer *t)
     moments_release(&t->quantized);
     if (t->machine.queue) optim_offload_release(&t->offload, t->machine.queue);
     if (t->machine.queue) activation_offload_release(&t->activation_offload, t->machine.queue);
+    muon_release(&t->optim);
     shard_release(&t->shard);
     layout_release(&t->whole);
     comm_release(&t->kv_head_peers);

@@ -81,6 +81,7 @@ static void close(struct rig *r)
 {
     free(r->weights), free(r->gradients), free(r->first), free(r->second);
     free(r->copy), free(r->low);
+    muon_release(&r->o);
     shard_release(&r->shard);
     layout_release(&r->layout);
     cpu_queue_close(r->queue);

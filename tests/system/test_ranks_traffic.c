@@ -94,6 +94,33 @@ static size_t stage_received(const struct training *t)
     return microbatches_of(t) * neighbors * T * D;
 }
 
+/* Each rank makes every n-th matrix whole, and receives its part of the others' updates. */
+static size_t muon_received(const struct training *t, enum group group)
+{
+    const struct trainer *x = &t->trainer;
+    const struct comm *ranks = &t->machine.groups.of[group];
+    size_t all = 0, matrices = 0;
+    for (int i = 0; i < x->whole.num_tensors; i++) {
+        const struct tensor_slot *matrix = &x->whole.tensors[i];
+        size_t held = 0;
+        if (!optim_is_muon(&t->config.optimizer, matrix->id)) continue;
+        for (size_t k = 0; k < x->shard.count; k++)
+            if (x->shard.runs[k].tensor == i) held += x->shard.runs[k].count;
+        bool is_mine = matrices++ % (size_t)ranks->size == (size_t)ranks->rank;
+        all += is_mine ? matrix->elements - held : held;
+    }
+    return all;
+}
+static size_t muon_received_of_shards(const struct training *t)
+{
+    return muon_received(t, GROUP_shard);
+}
+static size_t muon_received_of_slices(const struct training *t)
+{
+    return muon_received(t, GROUP_tp);
+}
+
+#define MUON    "optimizer.name=Muon"
 #define NO_REDO "activation_checkpoint.mode=none"
 #define NEVER   "parallelism.fsdp_reshard_after_forward=never"
 #define CHUNKS  "parallelism.pipeline_parallel_schedule=Interleaved1F1B"
@@ -102,6 +129,7 @@ static size_t stage_received(const struct training *t)
 #define SUM     TRANSFER_all_reduce
 #define SHIFT   TRANSFER_shift
 #define RECEIVE TRANSFER_receive
+#define ALL     TRANSFER_all_to_all
 
 static const struct layout_of_ranks layouts[] = {
     {"FSDP 2", 2, {SHARD(2)}, GROUP_shard, {{GATHER, gathered_twice}, {REDUCE, reduced_each_time}}},
@@ -127,6 +155,10 @@ static const struct layout_of_ranks layouts[] = {
     {"CP 4", 4, {CP(4), NO_REDO}, GROUP_cp, {{SHIFT, ring_received}}},
     {"PP 2", 2, {PP(2)}, GROUP_pp, {{RECEIVE, stage_received}}},
     {"PP 4", 4, {PP(4)}, GROUP_pp, {{RECEIVE, stage_received}}},
+    {"Muon, FSDP 2", 2, {SHARD(2), MUON}, GROUP_shard, {{ALL, muon_received_of_shards}}},
+    {"Muon, FSDP 4", 4, {SHARD(4), MUON}, GROUP_shard, {{ALL, muon_received_of_shards}}},
+    {"Muon, TP 2", 2, {TP(2), MUON}, GROUP_tp, {{ALL, muon_received_of_slices}}},
+    {.name = "Muon, FSDP 2 x TP 2", .ranks = 4, .settings = {SHARD(2), TP(2), MUON}},
     {.name = "HSDP 2 x 2 x TP 2", .ranks = 8, .settings = {COPIES(2), SHARD(2), TP(2)}},
     {.name = "TP 4, heads of keys twice", .ranks = 4, .settings = {TP(4)}},
     {.name = "CP 2 x TP 2 x FSDP 2", .ranks = 8, .settings = {CP(2), TP(2), SHARD(2)}},
