@@ -122,6 +122,7 @@ static void open_stop(struct training_run *r)
     double bytes = buffers * (double)t->shard.elements * sizeof(float);
     stop_init(&r->stop, training_run_world(r), trainer_group(t, GROUP_pp)->size == 1,
               bytes / bytes_per_second);
+    if (queue_device_allocator(t->machine.queue)) r->stop.poll_s = STOP_POLL_GPU_S;
     t->model.units = stop_wrap_units(&r->stop, t->model.units);
 }
 

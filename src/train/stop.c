@@ -39,7 +39,7 @@ static void set_alarm(const struct stop *s)
 
 void stop_init(struct stop *s, const struct comm *world, bool in_steps, double save_s)
 {
-    *s = (struct stop){.world = world, .in_steps = in_steps};
+    *s = (struct stop){.world = world, .in_steps = in_steps, .poll_s = STOP_POLL_S};
     s->every = world->size == 1;
     if (world->rank == 0) s->job_end_s = find_job_end();
     s->lead_s = MARGIN * save_s + MIN_LEAD_S;
@@ -93,7 +93,7 @@ enum status stop_agree(struct stop *s, int64_t requests[STOP_REQUESTS])
     memcpy(requests, values + 2, STOP_REQUESTS * sizeof *requests);
     s->signal = (int)values[0];
     if (s->world->size == 1) return STATUS_OK;
-    double polls = 1e-6 * (double)values[1] / STOP_POLL_S;
+    double polls = 1e-6 * (double)values[1] / s->poll_s;
     s->every = polls > 1 && s->in_steps ? (int64_t)fmax(1, (double)s->step_opened / polls) : 0;
     return STATUS_OK;
 }

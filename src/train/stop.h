@@ -1,7 +1,7 @@
 /* stop.h -- when a run must stop early: at a signal (signals.h), or ahead of its Slurm job's end.
  *
  * The ranks agree after each step.  They do not wait for the end of a long one: they also agree
- * when units of the model are opened, in training and validation, as often as every STOP_POLL_S
+ * when units of the model are opened, in training and validation, as often as every poll_s
  * seconds, and abandon the step.  That leaves the state after the step before, since weights and
  * moments change only at the end of a step.  With a pipeline, whose ranks do not open units at the
  * same time, the step is finished.
@@ -16,12 +16,15 @@
 #include "model/model.h"
 
 #define STOP_POLL_S 0.05
+/* With a GPU: the host opens the units of a short step long before the GPU computes. */
+#define STOP_POLL_GPU_S 1
 
 struct stop {
     struct unit_provider units;     /* for model.units: opens the units of `provider` */
     struct unit_provider *provider; /* borrowed */
     const struct comm *world;       /* borrowed */
-    bool in_steps;                  /* the ranks also agree within a step */
+    bool in_steps;                  /* the ranks also agree within a step, as often as every */
+    double poll_s;                  /* seconds; default STOP_POLL_S */
     int64_t opened, every;          /* units opened so far; agree at each `every`-th, 0: at none */
     int64_t step_opened;            /* the last step: units opened, seconds */
     double step_s;

@@ -211,15 +211,19 @@ static enum status find_interval(const struct comm *world, void *context)
         double seconds;
         bool in_steps;
         int64_t every;
-    } cases[] = {{STOP_POLL_S / 2, true, 0},
-                 {10 * STOP_POLL_S, true, 10},
-                 {1000 * STOP_POLL_S, true, 1},
-                 {10 * STOP_POLL_S, false, 0}};
+        double poll_s;
+    } cases[] = {{STOP_POLL_S / 2, true, 0, 0},
+                 {STOP_POLL_GPU_S / 2.0, true, 0, STOP_POLL_GPU_S},
+                 {10 * STOP_POLL_GPU_S, true, 10, STOP_POLL_GPU_S},
+                 {10 * STOP_POLL_S, true, 10, 0},
+                 {1000 * STOP_POLL_S, true, 1, 0},
+                 {10 * STOP_POLL_S, false, 0, 0}};
     (void)context;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct stop s;
         int64_t requests[STOP_REQUESTS] = {false};
         stop_init(&s, world, cases[i].in_steps, 1);
+        if (cases[i].poll_s > 0) s.poll_s = cases[i].poll_s;
         stop_begin(&s);
         s.opened = 100;
         /* the slowest rank's step counts */
