@@ -171,8 +171,9 @@ static enum status host_group(const struct comm *c, const struct comm **out)
 
 int nccl_shift_blocks(int size)
 {
-    int blocks = P2P_CHANNEL_BLOCKS;
-    for (int ranks = 1; ranks < size && blocks < 8 * P2P_CHANNEL_BLOCKS; ranks *= 2) blocks *= 2;
+    enum { CHANNELS = 4, MAX_DIVISOR = 8 };
+    int blocks = CHANNELS;
+    for (int ranks = 1; ranks < size && blocks < MAX_DIVISOR * CHANNELS; ranks *= 2) blocks *= 2;
     return blocks;
 }
 

@@ -53,7 +53,8 @@ enum status nccl_load(void);
  * two for copies, and the default stream, which zeroes device allocations; three each for the
  * groups replicate, shard, cp and tp and for four channels, whatever the schedule: their own and
  * those of the library (communicator.h); and the library's two each for the ranks with the same
- * key/value heads and for those with the same embedding. */
+ * key/value heads and for those with the same embedding.  NCCL since 2.26 opens one more, which is
+ * not counted: it has no work unless NCCL_LAUNCH_ORDER_IMPLICIT is set (strongstream.cc). */
 enum { NCCL_HARDWARE_QUEUES = 32 };
 extern const char nccl_queues_variable[];
 
@@ -82,7 +83,7 @@ enum status nccl_wrap(struct comm *c, struct nccl *n, const char *name, enum com
 /* Multiprocessors that a shift may occupy.  Within a node NCCL divides a communicator's channels by
  * its ranks for each message, unless a channel's part exceeds 16 MiB (scheduleP2pTasksToPlan in
  * enqueue.cc).  So the limit grows with the group: in groups of up to 8 ranks a message has
- * P2P_CHANNEL_BLOCKS channels. */
+ * four channels. */
 int nccl_shift_blocks(int size);
 /* Streams that this rank has now, those of the library among them. */
 int nccl_num_streams(const struct nccl *n);

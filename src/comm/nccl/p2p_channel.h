@@ -10,8 +10,9 @@
 
 #include "comm/nccl/communicator.h"
 
-/* Streaming multiprocessors that a message occupies while it waits for the other rank. */
-enum { P2P_CHANNEL_BLOCKS = 4 };
+/* Streaming multiprocessors that a message occupies while it waits for the other rank.  In a
+ * pipeline that is nearly all the time, and messages need little bandwidth.  Not measured. */
+enum { P2P_CHANNEL_BLOCKS = 2 };
 
 struct p2p_channel {
     struct communicator communicator;
