@@ -91,6 +91,7 @@ out:
 /* The buffers of a state; `stored` are those that the host cannot read as f32. */
 struct save_sources {
     struct stored_source stored[VALUE_KINDS];
+    struct stored_window window;
     struct checked_source checked[VALUE_KINDS];
     struct arena memory; /* conversion_bytes, pinned if the state is in a GPU's memory; owned */
     float *values;       /* in it, as is `scratch`; NULL: all buffers are f32 in host memory */
@@ -109,18 +110,18 @@ static enum status alloc_values(struct save_sources *s, const struct checkpoint_
 }
 
 static struct tensor_source read_flat(struct save_sources *s, enum value_kind kind,
-                                      struct store flat)
+                                      struct store flat, size_t elements)
 {
     if (store_host_f32(&flat)) return tensor_source_flat(store_host_f32(&flat));
     flat.scratch = s->scratch;
-    s->stored[kind] = (struct stored_source){flat, s->values};
+    s->stored[kind] = (struct stored_source){flat, s->values, &s->window, elements};
     return tensor_source_stored(&s->stored[kind]);
 }
 
 static struct tensor_source make_source(struct save_sources *s, const struct content *c,
                                         enum value_kind kind, struct store flat)
 {
-    s->checked[kind] = (struct checked_source){.from = read_flat(s, kind, flat),
+    s->checked[kind] = (struct checked_source){.from = read_flat(s, kind, flat, c->shard->elements),
                                                .layout = c->layout,
                                                .kind = kind,
                                                .rank = c->ranks->rank};

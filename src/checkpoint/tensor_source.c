@@ -17,12 +17,22 @@ struct tensor_source tensor_source_flat(const float *flat)
     return (struct tensor_source){read_flat, (void *)(uintptr_t)flat};
 }
 
+enum { LONG_RUN = 1 << 16 }; /* elements; shorter runs are read with those that follow */
+
 static enum status read_stored(void *context, const struct shard_run *p, size_t first, size_t count,
                                const float **values)
 {
     const struct stored_source *s = context;
-    TRY(store_read(&s->store, p->at + (first - p->first), count, s->values));
-    *values = s->values;
+    struct stored_window alone = {0}, *w = s->window ? s->window : &alone;
+    size_t at = p->at + (first - p->first), n = count;
+    if (w->of != s || at < w->at || at + count > w->at + w->count) {
+        if (s->window && p->count < LONG_RUN) n = s->elements - at;
+        if (n > TENSOR_SOURCE_ELEMENTS) n = TENSOR_SOURCE_ELEMENTS;
+        w->of = NULL;
+        TRY(store_read(&s->store, at, n, s->values));
+        *w = (struct stored_window){s, at, n};
+    }
+    *values = s->values + (at - w->at);
     return STATUS_OK;
 }
 

@@ -25,10 +25,21 @@ struct tensor_source {
 /* Reads a flat f32 buffer in host memory. */
 struct tensor_source tensor_source_flat(const float *flat);
 
-/* Reads a flat buffer in device memory, or one that is not f32. */
+/* What `values` of some stored sources have. */
+struct stored_window {
+    const struct stored_source *of; /* NULL: nothing */
+    size_t at, count;               /* elements of its flat buffer */
+};
+
+/* Reads a flat buffer in device memory, or one that is not f32.  A matrix that tensor parallelism
+ * divides by columns has a run for each row: these are read together, since each read of device
+ * memory waits for it. */
 struct stored_source {
     struct store store;
     float *values; /* TENSOR_SOURCE_ELEMENTS, in host memory */
+    /* Sources with the same `values` share a window; NULL: every run is read alone. */
+    struct stored_window *window;
+    size_t elements; /* of the flat buffer */
 };
 struct tensor_source tensor_source_stored(struct stored_source *s);
 
