@@ -4,6 +4,7 @@
 #include "test.h"
 
 #include "backends/cpu/cpu.h"
+#include "comm/ranks.h"
 #include "ops/linear.h"
 
 #include <math.h>
@@ -247,4 +248,93 @@ TEST(muon_step_changes_nothing_if_the_optimizer_is_adamw)
     CHECK(!memcmp(before, r.weights, r.layout.elements * sizeof *before));
     free(before);
     close(&r);
+}
+
+/* --- several ranks ---------------------------------------------------------------------------- */
+
+struct sharded {
+    const struct rig *whole; /* after three steps */
+    int fsdp, tp;
+};
+
+/* A rank's buffer with its elements of a whole one. */
+static float *take(const struct shard *shard, const struct layout *l, const float *whole)
+{
+    float *own = heap(shard->elements * sizeof *own);
+    for (size_t i = 0; i < shard->count; i++) {
+        const struct shard_run *run = &shard->runs[i];
+        const float *from = whole + l->tensors[run->tensor].offset + run->first;
+        memcpy(own + run->at, from, run->count * sizeof *own);
+    }
+    return own;
+}
+
+static enum status step_on_ranks(struct optim *o, const struct rig *whole, struct queue *queue)
+{
+    float *flat = heap(whole->layout.elements * sizeof *flat);
+    for (int i = 1; i <= 3; i++) {
+        fill(whole, flat, i, 1);
+        float *own = take(o->shard, &whole->layout, flat);
+        const struct optim_update u = {
+            .gradients = own, .lr = whole->config.lr, .scale = 0.5, .step = i};
+        TRY(muon_step(o, &whole->ops, &u, queue));
+        free(own);
+    }
+    free(flat);
+    return STATUS_OK;
+}
+
+static enum status train_sharded(const struct comm *world, void *context)
+{
+    const struct sharded *x = context;
+    const struct rig *whole = x->whole;
+    struct model_shape slice = model_shape_slice(&whole->shape, world->rank % x->tp, x->tp);
+    struct comm fsdp, tp;
+    struct layout local;
+    struct shard shard;
+    struct queue *queue;
+    TRY(comm_split(world, world->rank % x->tp, world->rank, &fsdp));
+    TRY(comm_split(world, world->rank / x->tp, world->rank, &tp));
+    layout_init(&local, &slice, x->fsdp);
+    shard_init_sliced(&shard, &local, &whole->layout,
+                      (struct shard_position){fsdp.rank, fsdp.size, tp.rank, tp.size});
+    TRY(cpu_queue_open(&queue, 1, 1 << 18));
+    float *flat = heap(whole->layout.elements * sizeof *flat);
+    fill(whole, flat, 0, 0.1f);
+    float *weights = take(&shard, &whole->layout, flat);
+    float *trained = take(&shard, &whole->layout, whole->weights);
+    struct optim o = {.config = &whole->config,
+                      .layout = &whole->layout,
+                      .shard = &shard,
+                      .weights = weights,
+                      .exp_avg = heap(shard.elements * sizeof(float)),
+                      .local = &local,
+                      .fsdp = &fsdp,
+                      .tp = &tp,
+                      .sharer = fsdp.rank * tp.size + tp.rank};
+    TRY(step_on_ranks(&o, whole, queue));
+    for (size_t i = 0; i < shard.count; i++) {
+        const struct shard_run *run = &shard.runs[i];
+        if (!optim_is_muon(&whole->config, whole->layout.tensors[run->tensor].id)) continue;
+        RANK_CHECK(!memcmp(weights + run->at, trained + run->at, run->count * sizeof *weights));
+    }
+    muon_release(&o);
+    free(flat), free(weights), free(trained), free(o.exp_avg);
+    shard_release(&shard), layout_release(&local), cpu_queue_close(queue);
+    comm_release(&fsdp), comm_release(&tp);
+    return STATUS_OK;
+}
+
+/* With 4 tensor-parallel ranks, two have the same key/value heads. */
+TEST(muon_has_the_same_bits_in_every_layout)
+{
+    struct rig whole;
+    const int layouts[][2] = {{2, 1}, {3, 1}, {8, 1}, {1, 2}, {1, 4}, {2, 2}, {3, 2}, {2, 4}};
+    open(&whole, F32, false);
+    for (int i = 1; i <= 3; i++) step(&whole, i, 1);
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        struct sharded x = {&whole, layouts[i][0], layouts[i][1]};
+        CHECK_STATUS(OK, ranks_run(x.fsdp * x.tp, train_sharded, &x));
+    }
+    close(&whole);
 }
