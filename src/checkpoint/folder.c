@@ -162,14 +162,18 @@ static enum status clear(const char *folder, bool (*is_garbage)(const char *path
     return st;
 }
 
-/* Takes the lock; tries again for a moment, as folder_lock_look may be looking. */
-static bool take_lock(int fd)
+/* Takes the lock, or waits for it: folder_lock_look may be looking, or the ranks of a run that was
+ * killed may still be releasing their memory. */
+static bool take_lock(const char *folder, int fd)
 {
-    enum { TRIES = 10 };
-    const struct timespec pause = {0, 20000000};
-    for (int i = 0; i < TRIES; i++) {
+    enum { WAIT_MS = 5000, PAUSE_MS = 20, LOG_MS = 200 };
+    const struct timespec pause = {0, PAUSE_MS * 1000000L};
+    for (int waited = 0; waited < WAIT_MS; waited += PAUSE_MS) {
         /* Where the file system does not support locks, the user must not start a run twice. */
         if (!flock(fd, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK) return true;
+        if (waited == LOG_MS)
+            log_line(LOG_INFO, "%s: waiting up to %d s for another run to end", folder,
+                     WAIT_MS / 1000);
         nanosleep(&pause, NULL);
     }
     return false;
@@ -184,7 +188,7 @@ enum status folder_lock(const char *folder, int *lock)
     TRY_OUT(file_sync_dir(parent)); /* so that the folder itself survives a power loss */
     *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (*lock < 0) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
-    if (!take_lock(*lock))
+    if (!take_lock(folder, *lock))
         FAIL_OUT(CONFIG,
                  "%s: another run writes its checkpoints there; stop it, or set another "
                  "job.dump_folder",

@@ -35,7 +35,8 @@ char *folder_temporary_path(const char *folder, int64_t step);     /* of step-N.
 int64_t folder_parse_step(const char *name);                       /* N of step-N, or -1 */
 int64_t folder_path_step(const char *path);                        /* the same of PATH/step-N */
 
-/* Creates the folder, locks it, and deletes leftovers.  CONFIG: another run holds the lock. */
+/* Creates the folder, locks it, and deletes leftovers.  CONFIG: another run has held the lock for
+ * seconds, longer than a killed one takes to end. */
 enum status folder_lock(const char *folder, int *lock);
 void folder_unlock(int lock);
 /* Whether a run holds the lock.  Unknown: no lock file, or a file system, such as NFS or Lustre,

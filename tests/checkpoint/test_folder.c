@@ -4,7 +4,9 @@
 #include "base/log.h"
 #include "checkpoint/rig.h"
 
+#include <pthread.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char *make_folder(const char *folder, const char *name)
@@ -113,6 +115,25 @@ TEST(locking_deletes_leftovers_and_nothing_else)
     CHECK(second == -1 && has_file(folder, ours[0]));
     folder_unlock(lock);
     CHECK_STATUS(OK, folder_lock(folder, &second));
+    folder_unlock(second);
+}
+
+static void *unlock_later(void *lock)
+{
+    nanosleep(&(struct timespec){0, 500000000}, NULL);
+    folder_unlock(*(int *)lock);
+    return NULL;
+}
+
+TEST(locking_waits_for_a_killed_run_to_end)
+{
+    const char *folder = test_path(test_folder(), "checkpoint");
+    int lock, second;
+    pthread_t other;
+    CHECK_STATUS(OK, folder_lock(folder, &lock));
+    CHECK(pthread_create(&other, NULL, unlock_later, &lock) == 0);
+    CHECK_STATUS(OK, folder_lock(folder, &second));
+    CHECK(pthread_join(other, NULL) == 0);
     folder_unlock(second);
 }
 
