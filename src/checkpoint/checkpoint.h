@@ -202,7 +202,8 @@ enum status checkpoint_load_weights(const char *folder, const struct checkpoint_
 /* Checks the structure and all values of a checkpoint's weights and their moving average, or of its
  * moments. */
 enum status checkpoint_check_values(const char *folder, bool moments);
-/* Verifies every byte: sizes, checksums, structure of the safetensors files, values. */
+/* Verifies every byte, which it reads once: sizes, checksums, structure of the safetensors files,
+ * values.  Fails with the first error that it finds. */
 enum status checkpoint_verify(const char *folder);
 
 /* Reads the model's dimensions from the folder's config.json (old and new keys), or from

@@ -2,6 +2,7 @@
 #include "checkpoint/chunk_reader.h"
 
 #include "base/checksum.h"
+#include "base/progress.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -97,6 +98,11 @@ bool chunk_reader_use(struct chunk_reader *r, const char *path, uint64_t bytes, 
     return true;
 }
 
+void chunk_reader_use_all(struct chunk_reader *r)
+{
+    for (size_t i = 0; i < r->manifest.count && r->has_checksums; i++) r->is_used[i] = true;
+}
+
 static enum status open_file(struct chunk_reader *r, size_t file)
 {
     uint64_t size;
@@ -189,6 +195,7 @@ enum status chunk_reader_read(struct chunk_reader *r, size_t file, uint64_t at, 
             set_verified(r, r->first[file] + p.first + i);
     r->has_crc = knows_checksum(&p, p.count - 1) && !ends_chunk(&p, p.count - 1);
     r->at = p.end, r->crc = p.crc;
+    progress_add((double)len);
     return STATUS_OK;
 }
 

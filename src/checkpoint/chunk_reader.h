@@ -38,6 +38,9 @@ void chunk_reader_close(struct chunk_reader *r);
 /* Notes that the load uses a file of the folder.  False: the manifest does not list it. */
 bool chunk_reader_use(struct chunk_reader *r, const char *path, uint64_t bytes, size_t *file);
 
+/* Notes that all files are used. */
+void chunk_reader_use_all(struct chunk_reader *r);
+
 /* What becomes of the bytes that are read. */
 struct chunk_target {
     void *to; /* where they go; NULL: into buffers of the threads */

@@ -459,13 +459,18 @@ enum status checkpoint_load_weights(const char *folder, const struct checkpoint_
     return st;
 }
 
-static enum status check_tensor(const char *folder, struct model_tensor *t, float *chunk,
-                                size_t size)
+static enum value_kind value_kind_of(const struct model_tensor *t)
 {
     static const enum value_kind kinds[] = {[TENSOR_WEIGHT] = VALUE_WEIGHT,
                                             [TENSOR_EXP_AVG] = VALUE_EXP_AVG,
                                             [TENSOR_EXP_AVG_SQ] = VALUE_EXP_AVG_SQ};
-    enum value_kind kind = kinds[tensor_name_kind(t->is.name)];
+    return kinds[tensor_name_kind(t->is.name)];
+}
+
+static enum status check_tensor(const char *folder, struct model_tensor *t, float *chunk,
+                                size_t size)
+{
+    enum value_kind kind = value_kind_of(t);
     enum status st = STATUS_OK;
     for (uint64_t at = 0, n, bad; at < t->is.elements && !st; at += n) {
         n = t->is.elements - at < size ? t->is.elements - at : size;
@@ -502,10 +507,86 @@ enum status checkpoint_check_values(const char *folder, bool moments)
     return st;
 }
 
+/* Values of a tensor that are checked as they are read. */
+struct checked_read {
+    enum value_kind kind;
+    enum dtype dtype;
+    uint64_t bad; /* the first bad value in the read; UINT64_MAX: none */
+    double value;
+};
+
+static void check_part(void *context, uint64_t at, const void *bytes, size_t len)
+{
+    struct checked_read *c = context;
+    size_t each = dtype_bytes(c->dtype), n = len / each;
+    size_t bad = value_check_find(c->kind, c->dtype, bytes, n);
+    if (bad == n) return;
+#pragma omp critical(check_part)
+    if (at / each + bad < c->bad) {
+        const void *x = element(bytes, bad, c->dtype);
+        c->bad = at / each + bad;
+        c->value = (double)(c->dtype == F32 ? *(const float *)x : bf16_to_f32(*(const bf16 *)x));
+    }
+}
+
+/* Reads a tensor once, for its checksums and its values. */
+static enum status verify_tensor(struct loading *l, struct model_tensor *t)
+{
+    struct extent e;
+    bool is_f32 = t->is.dtype == SAFETENSORS_F32;
+    struct checked_read c = {value_kind_of(t), is_f32 ? F32 : BF16, UINT64_MAX, 0};
+    const struct chunk_target target = {NULL, check_part, &c};
+    bool has_bytes = find_bytes(l, &t->reader, &e);
+    if (!has_bytes || (!is_f32 && t->is.dtype != SAFETENSORS_BF16)) {
+        float *chunk = heap(MAPPED * sizeof *chunk);
+        enum status st = check_tensor(l->folder, t, chunk, MAPPED);
+        free(chunk);
+        return st;
+    }
+    uint64_t bytes = t->is.end - t->is.begin;
+    for (uint64_t at = 0, n; at < bytes; at += n) {
+        n = bytes - at < CHUNK_READER_MOST ? bytes - at : CHUNK_READER_MOST;
+        TRY(chunk_reader_read(&l->reader, e.file, e.at + at, (size_t)n, &target));
+        const struct bad_element bad = {.kind = c.kind,
+                                        .name = t->is.name,
+                                        .element = at / dtype_bytes(c.dtype) + c.bad,
+                                        .value = c.value};
+        if (c.bad == UINT64_MAX) continue;
+        if (!l->bad_value.status)
+            status_save(&l->bad_value, value_check_fail(STATUS_DATA, l->folder, &bad));
+        c.bad = UINT64_MAX;
+    }
+    return STATUS_OK;
+}
+
+static enum status verify_tensors(struct loading *l, const struct model_files *files)
+{
+    for (size_t f = 0, file; f < files->count; f++)
+        chunk_reader_use(&l->reader, files->files[f].path, files->files[f].map.size, &file);
+    for (size_t i = 0; i < model_files_num_tensors(files); i++) {
+        struct model_tensor t = model_files_tensor(files, i);
+        TRY(verify_tensor(l, &t));
+    }
+    return STATUS_OK;
+}
+
 enum status checkpoint_verify(const char *folder)
 {
-    TRY(manifest_verify(folder, NULL));
-    TRY(checkpoint_check_values(folder, false));
-    TRY(checkpoint_check_values(folder, true));
-    return STATUS_OK;
+    struct model_files weights = {0};
+    struct loading l = {.folder = folder};
+    enum status st = STATUS_OK;
+    TRY_OUT(chunk_reader_open(&l.reader, folder, true, comm_self()));
+    TRY_OUT(model_files_open(&weights, folder));
+    TRY_OUT(model_files_open_ema(&l.ema, folder));
+    TRY_OUT(model_files_open_moments(&l.moments, folder));
+    TRY_OUT(verify_tensors(&l, &weights));
+    TRY_OUT(verify_tensors(&l, &l.ema));
+    TRY_OUT(verify_tensors(&l, &l.moments));
+    chunk_reader_use_all(&l.reader);
+    TRY_OUT(chunk_reader_finish(&l.reader, comm_self()));
+    TRY_OUT(status_restore(&l.bad_value));
+out:
+    model_files_close(&weights);
+    loading_close(&l);
+    return st;
 }
