@@ -110,18 +110,18 @@ static enum status alloc_values(struct save_sources *s, const struct checkpoint_
 }
 
 static struct tensor_source read_flat(struct save_sources *s, enum value_kind kind,
-                                      struct store flat, size_t elements)
+                                      struct store flat, const struct shard *shard)
 {
     if (store_host_f32(&flat)) return tensor_source_flat(store_host_f32(&flat));
     flat.scratch = s->scratch;
-    s->stored[kind] = (struct stored_source){flat, s->values, &s->window, elements};
+    s->stored[kind] = (struct stored_source){flat, s->values, &s->window, shard};
     return tensor_source_stored(&s->stored[kind]);
 }
 
 static struct tensor_source make_source(struct save_sources *s, const struct content *c,
                                         enum value_kind kind, struct store flat)
 {
-    s->checked[kind] = (struct checked_source){.from = read_flat(s, kind, flat, c->shard->elements),
+    s->checked[kind] = (struct checked_source){.from = read_flat(s, kind, flat, c->shard),
                                                .layout = c->layout,
                                                .kind = kind,
                                                .rank = c->ranks->rank};

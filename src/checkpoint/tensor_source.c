@@ -17,7 +17,24 @@ struct tensor_source tensor_source_flat(const float *flat)
     return (struct tensor_source){read_flat, (void *)(uintptr_t)flat};
 }
 
-enum { LONG_RUN = 1 << 16 }; /* elements; shorter runs are read with those that follow */
+/* The elements from `at` on that a flat buffer has of the same tensor, at least; those that fit in
+ * `values`, if there are more. */
+static size_t count_following(const struct shard *s, size_t at)
+{
+    size_t low = 0, high = s->count, end = at;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (s->runs[middle].at + s->runs[middle].count > at)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    for (size_t i = low; i < s->count && s->runs[i].tensor == s->runs[low].tensor; i++) {
+        end = s->runs[i].at + s->runs[i].count;
+        if (end - at >= TENSOR_SOURCE_ELEMENTS) return TENSOR_SOURCE_ELEMENTS;
+    }
+    return end - at;
+}
 
 static enum status read_stored(void *context, const struct shard_run *p, size_t first, size_t count,
                                const float **values)
@@ -26,8 +43,7 @@ static enum status read_stored(void *context, const struct shard_run *p, size_t 
     struct stored_window alone = {0}, *w = s->window ? s->window : &alone;
     size_t at = p->at + (first - p->first), n = count;
     if (w->of != s || at < w->at || at + count > w->at + w->count) {
-        if (s->window && p->count < LONG_RUN) n = s->elements - at;
-        if (n > TENSOR_SOURCE_ELEMENTS) n = TENSOR_SOURCE_ELEMENTS;
+        if (s->window) n = count_following(s->shard, at);
         w->of = NULL;
         TRY(store_read(&s->store, at, n, s->values));
         *w = (struct stored_window){s, at, n};

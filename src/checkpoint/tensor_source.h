@@ -39,7 +39,7 @@ struct stored_source {
     float *values; /* TENSOR_SOURCE_ELEMENTS, in host memory */
     /* Sources with the same `values` share a window; NULL: every run is read alone. */
     struct stored_window *window;
-    size_t elements; /* of the flat buffer */
+    const struct shard *shard; /* the runs of the flat buffer */
 };
 struct tensor_source tensor_source_stored(struct stored_source *s);
 
