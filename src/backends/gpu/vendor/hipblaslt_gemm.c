@@ -98,13 +98,13 @@ static enum status create_layout(hipblaslt_layout *out, bool is_f32,
     return STATUS_OK;
 }
 
-static enum status create_descriptors(struct hipblaslt_matmul *m)
+static enum status create_descriptors(struct hipblaslt_matmul *m, enum hipblaslt_compute compute)
 {
     const struct gemm *g = &m->gemm;
     struct column_major c = column_major_gemm(g);
     int32_t first = c.first.transposed ? HIPBLASLT_OP_T : HIPBLASLT_OP_N;
     int32_t second = c.second.transposed ? HIPBLASLT_OP_T : HIPBLASLT_OP_N;
-    HIPBLASLT_TRY(hipblasLtMatmulDescCreate(&m->desc, HIPBLASLT_COMPUTE_32F, HIPBLASLT_R_32F));
+    HIPBLASLT_TRY(hipblasLtMatmulDescCreate(&m->desc, compute, HIPBLASLT_R_32F));
     HIPBLASLT_TRY(
         hipblasLtMatmulDescSetAttribute(m->desc, HIPBLASLT_DESC_TRANSA, &first, sizeof first));
     HIPBLASLT_TRY(
@@ -163,8 +163,15 @@ static enum status prepare_matmul(struct hipblaslt *h, struct hipblaslt_matmul *
     enum status st = STATUS_OK;
     bool found = false;
     if (!h->handle) return STATUS_OK;
-    TRY_OUT(create_descriptors(m));
-    TRY_OUT(query_heuristics(h, m, workspace_limit(queue), &found));
+    if (m->gemm.tf32) { /* a CDNA 3 or 4 GPU multiplies it, others have no algorithm */
+        TRY_OUT(create_descriptors(m, HIPBLASLT_COMPUTE_32F_FAST_TF32));
+        TRY_OUT(query_heuristics(h, m, workspace_limit(queue), &found));
+        if (!found) release_matmul(m);
+    }
+    if (!found) {
+        TRY_OUT(create_descriptors(m, HIPBLASLT_COMPUTE_32F));
+        TRY_OUT(query_heuristics(h, m, workspace_limit(queue), &found));
+    }
     if (!found) report_fallback(h, &m->gemm);
 out:
     if (!found) release_matmul(m);
