@@ -145,7 +145,7 @@ enum status checkpoint_locate(const char *path, int64_t step, const struct comm 
 
 /* Whether the folder is a checkpoint of ours, rather than another program's.  If it is, verifies
  * every byte against its manifest.  DATA: damaged or never finished. */
-enum status checkpoint_check_native(const char *folder, bool *ours);
+enum status checkpoint_check_native(const char *folder, bool *native);
 
 /* Adds to a DATA failure of step-N what the user can do: the command that finds all damage, and the
  * checkpoint before it, if any.  Returns `st`, on this rank alone. */

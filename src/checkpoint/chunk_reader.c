@@ -18,8 +18,8 @@ static void set_verified(struct chunk_reader *r, uint64_t i)
     r->verified[i / 8] |= (uint8_t)(1 << i % 8);
 }
 
-/* Whether a chunk is still to be verified: of the files in use; or, before any is, of small files
- * and of the tensors' headers. */
+/* Whether a chunk is still to be verified: of the files in use; or, before any is, of files without
+ * tensors and the first of the others, which has the header of all but huge models. */
 static bool is_due(const struct chunk_reader *r, size_t file, uint64_t chunk, bool is_first)
 {
     bool has_tensors = file_has_suffix(r->manifest.files[file].name, ".safetensors");

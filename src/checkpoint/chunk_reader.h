@@ -4,7 +4,7 @@
  * Ranks    Opening and finishing are collective.  A rank verifies the chunks that its consecutive
  *          reads cover; the ranks share the others.  So each chunk of a file in use is verified by
  *          some rank, and few are read twice: those that no rank needs whole.
- * Threads  OpenMP's; each reads, sums and uses one chunk at a time. */
+ * Threads  OpenMP's; each reads one chunk at a time, computes its checksum and uses it. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -29,8 +29,8 @@ struct chunk_reader {
     bool has_crc;
 };
 
-/* `native`: a checkpoint of ours.  Its small files and the first chunk of the others are then
- * verified.  DATA: damaged.  Close it even after a failure. */
+/* `native`: a checkpoint of ours.  Its files without tensors and the first chunk of the others are
+ * then verified.  DATA: damaged.  Close it even after a failure. */
 enum status chunk_reader_open(struct chunk_reader *r, const char *folder, bool native,
                               const struct comm *ranks);
 void chunk_reader_close(struct chunk_reader *r);
@@ -41,7 +41,7 @@ bool chunk_reader_use(struct chunk_reader *r, const char *path, uint64_t bytes, 
 /* Notes that all files are used. */
 void chunk_reader_use_all(struct chunk_reader *r);
 
-/* What becomes of the bytes that are read. */
+/* Destination of a read. */
 struct chunk_target {
     void *to; /* where they go; NULL: into buffers of the threads */
     /* Gets bytes [at, at + len) of the read as soon as a thread has read them. */

@@ -315,7 +315,7 @@ out:
     return st;
 }
 
-/* Rank 0 looks. */
+/* Rank 0 checks for a manifest, and broadcasts the result. */
 static enum status agree_on_native(const char *folder, const struct comm *world, bool *native)
 {
     int64_t answer = 0;

@@ -26,7 +26,7 @@ struct manifest_entry {
     size_t num_checksums;
 };
 
-/* A manifest under construction. */
+/* A manifest that is being written, or that was read. */
 struct manifest {
     const char *folder; /* borrowed */
     int64_t step;

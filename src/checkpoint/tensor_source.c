@@ -17,8 +17,8 @@ struct tensor_source tensor_source_flat(const float *flat)
     return (struct tensor_source){read_flat, (void *)(uintptr_t)flat};
 }
 
-/* The elements from `at` on that a flat buffer has of the same tensor, at least; those that fit in
- * `values`, if there are more. */
+/* Number of elements from `at` to the end of this tensor's part of the buffer, at most
+ * TENSOR_SOURCE_ELEMENTS. */
 static size_t count_following(const struct shard *s, size_t at)
 {
     size_t low = 0, high = s->count, end = at;

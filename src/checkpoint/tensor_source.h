@@ -25,7 +25,7 @@ struct tensor_source {
 /* Reads a flat f32 buffer in host memory. */
 struct tensor_source tensor_source_flat(const float *flat);
 
-/* What `values` of some stored sources have. */
+/* The elements that are cached in `values`. */
 struct stored_window {
     const struct stored_source *of; /* NULL: nothing */
     size_t at, count;               /* elements of its flat buffer */
