@@ -137,14 +137,14 @@ static bool ends_chunk(const struct chunk_parts *p, size_t i)
            p->end == p->r->manifest.files[p->r->file].size;
 }
 
-/* `buffer`: a chunk. */
-static enum status read_part(struct chunk_parts *p, size_t i, char *buffer)
+static enum status read_part(void *context, size_t i, void *buffer)
 {
+    struct chunk_parts *p = context;
     struct chunk_reader *r = p->r;
     uint64_t chunk = p->first + i, at = chunk * MANIFEST_CHUNK, end = at + MANIFEST_CHUNK;
     if (at < p->begin) at = p->begin;
     if (end > p->end) end = p->end;
-    char *bytes = p->target->to ? (char *)p->target->to + (at - p->begin) : buffer;
+    void *bytes = p->target->to ? (char *)p->target->to + (at - p->begin) : buffer;
     size_t len = (size_t)(end - at);
     TRY(file_read_at(r->fd, r->path, bytes, len, at));
     if (knows_checksum(p, i)) {
@@ -158,26 +158,6 @@ static enum status read_part(struct chunk_parts *p, size_t i, char *buffer)
     return STATUS_OK;
 }
 
-/* Reports the first part that fails. */
-static enum status read_parts(struct chunk_parts *p)
-{
-    struct failure first = {0};
-    size_t failed = p->count;
-#pragma omp parallel if (p->count > 1)
-    {
-        char *buffer = p->target->to ? NULL : heap(MANIFEST_CHUNK);
-#pragma omp for schedule(dynamic, 1)
-        for (size_t i = 0; i < p->count; i++) {
-            struct failure own = {0};
-            if (!status_save(&own, read_part(p, i, buffer))) continue;
-#pragma omp critical(read_parts)
-            if (i < failed) failed = i, first = own;
-        }
-        free(buffer);
-    }
-    return status_restore(&first);
-}
-
 enum status chunk_reader_read(struct chunk_reader *r, size_t file, uint64_t at, size_t len,
                               const struct chunk_target *target)
 {
@@ -189,7 +169,7 @@ enum status chunk_reader_read(struct chunk_reader *r, size_t file, uint64_t at, 
     struct chunk_parts p = {.r = r, .target = target, .begin = at, .end = at + len};
     p.first = at / MANIFEST_CHUNK;
     p.count = (size_t)((p.end - 1) / MANIFEST_CHUNK - p.first) + 1;
-    TRY(read_parts(&p));
+    TRY(manifest_for_chunks(p.count, !target->to, read_part, &p));
     for (size_t i = 0; i < p.count; i++)
         if (knows_checksum(&p, i) && ends_chunk(&p, i))
             set_verified(r, r->first[file] + p.first + i);

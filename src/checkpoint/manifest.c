@@ -386,52 +386,62 @@ enum status manifest_end_chunk(const struct manifest *m, size_t file, uint64_t c
     return st;
 }
 
-/* A file that is open to be verified. */
-struct open_file {
+enum status manifest_for_chunks(size_t count, bool needs_buffer,
+                                enum status (*each)(void *context, size_t i, void *buffer),
+                                void *context)
+{
+    struct failure first = {0};
+    size_t failed = count;
+#pragma omp parallel if (count > 1)
+    {
+        void *buffer = needs_buffer ? heap(MANIFEST_CHUNK) : NULL;
+#pragma omp for schedule(dynamic, 1)
+        for (size_t i = 0; i < count; i++) {
+            struct failure own = {0};
+            if (!status_save(&own, each(context, i, buffer))) continue;
+#pragma omp critical(manifest_for_chunks)
+            if (i < failed) failed = i, first = own;
+        }
+        free(buffer);
+    }
+    return status_restore(&first);
+}
+
+/* Chunks of a file that is open to be verified. */
+struct verified_chunks {
     const struct manifest *manifest;
     size_t file;
     const char *path;
     int fd;
+    const uint64_t *chunks;
 };
 
-static size_t chunk_bytes(const struct open_file *f, uint64_t chunk)
+static size_t chunk_bytes(const struct verified_chunks *v, uint64_t chunk)
 {
-    uint64_t left = f->manifest->files[f->file].size - chunk * MANIFEST_CHUNK;
+    uint64_t left = v->manifest->files[v->file].size - chunk * MANIFEST_CHUNK;
     return left < MANIFEST_CHUNK ? (size_t)left : MANIFEST_CHUNK;
 }
 
-/* Reads rather than maps the file: an I/O error is then a status, not SIGBUS. */
-static enum status verify_chunk(const struct open_file *f, uint64_t chunk, void *bytes)
+/* Reads from the file: an I/O error is then a status, not SIGBUS. */
+static enum status verify_chunk(void *context, size_t i, void *buffer)
 {
-    size_t len = chunk_bytes(f, chunk);
-    TRY(file_read_at(f->fd, f->path, bytes, len, chunk * MANIFEST_CHUNK));
-    uint32_t crc = manifest_begin_chunk(f->manifest, f->file, chunk);
-    return manifest_end_chunk(f->manifest, f->file, chunk, checksum_crc32c(crc, bytes, len));
+    const struct verified_chunks *v = context;
+    uint64_t chunk = v->chunks[i];
+    size_t len = chunk_bytes(v, chunk);
+    TRY(file_read_at(v->fd, v->path, buffer, len, chunk * MANIFEST_CHUNK));
+    uint32_t crc = manifest_begin_chunk(v->manifest, v->file, chunk);
+    return manifest_end_chunk(v->manifest, v->file, chunk, checksum_crc32c(crc, buffer, len));
 }
 
-/* With the threads of OpenMP; reports the first chunk that fails. */
-static enum status verify_open_file(const struct open_file *f, const uint64_t *chunks, size_t count)
+static enum status verify_chunks(struct verified_chunks v, size_t count)
 {
-    enum { ROUND = 64 };
+    enum { ROUND = 64 }; /* chunks between reports of progress */
     enum status st = STATUS_OK;
-    for (size_t done = 0, n; done < count && !st; done += n) {
-        struct failure first = {0};
+    for (size_t n; count && !st; v.chunks += n, count -= n) {
         double bytes = 0;
-        size_t failed = n = count - done < ROUND ? count - done : ROUND;
-#pragma omp parallel if (n > 1)
-        {
-            void *buffer = heap(MANIFEST_CHUNK);
-#pragma omp for schedule(dynamic, 1)
-            for (size_t i = 0; i < n; i++) {
-                struct failure own = {0};
-                if (!status_save(&own, verify_chunk(f, chunks[done + i], buffer))) continue;
-#pragma omp critical(verify_chunks)
-                if (i < failed) failed = i, first = own;
-            }
-            free(buffer);
-        }
-        for (size_t i = 0; i < n; i++) bytes += (double)chunk_bytes(f, chunks[done + i]);
-        st = status_restore(&first);
+        n = count < ROUND ? count : ROUND;
+        st = manifest_for_chunks(n, true, verify_chunk, &v);
+        for (size_t i = 0; i < n; i++) bytes += (double)chunk_bytes(&v, v.chunks[i]);
         progress_add(bytes);
     }
     return st;
@@ -440,16 +450,16 @@ static enum status verify_open_file(const struct open_file *f, const uint64_t *c
 enum status manifest_verify_chunks(const struct manifest *m, size_t file, const uint64_t *chunks,
                                    size_t count)
 {
-    struct open_file f = {.manifest = m, .file = file, .fd = -1};
+    struct verified_chunks v = {.manifest = m, .file = file, .fd = -1, .chunks = chunks};
     char *path = file_join(m->folder, m->files[file].name);
     enum status st = STATUS_OK;
     uint64_t size;
-    f.path = path;
+    v.path = path;
     if (!count) goto out;
-    TRY_OUT(file_open(path, &f.fd, &size));
-    TRY_OUT(verify_open_file(&f, chunks, count));
+    TRY_OUT(file_open(path, &v.fd, &size));
+    TRY_OUT(verify_chunks(v, count));
 out:
-    if (f.fd >= 0) close(f.fd);
+    if (v.fd >= 0) close(v.fd);
     free(path);
     return st;
 }

@@ -90,6 +90,11 @@ enum status manifest_read(struct manifest *m, const char *folder, const char *na
  * message has file, offset and tensors. */
 uint32_t manifest_begin_chunk(const struct manifest *m, size_t file, uint64_t chunk);
 enum status manifest_end_chunk(const struct manifest *m, size_t file, uint64_t chunk, uint32_t crc);
+/* Calls `each` for every i < count, with the threads of OpenMP; each thread has a buffer of
+ * MANIFEST_CHUNK bytes, or NULL.  Returns the failure of the smallest i. */
+enum status manifest_for_chunks(size_t count, bool needs_buffer,
+                                enum status (*each)(void *context, size_t i, void *buffer),
+                                void *context);
 /* Reads chunks of a file and verifies them, with the threads of OpenMP. */
 enum status manifest_verify_chunks(const struct manifest *m, size_t file, const uint64_t *chunks,
                                    size_t count);
