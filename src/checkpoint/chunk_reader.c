@@ -98,6 +98,18 @@ bool chunk_reader_use(struct chunk_reader *r, const char *path, uint64_t bytes, 
     return true;
 }
 
+bool chunk_reader_find(struct chunk_reader *r, const struct tensor_reader *t, size_t *file,
+                       uint64_t *at)
+{
+    if (!t->file || t->scale.tensor) return false;
+    enum safetensors_dtype dtype = t->tensor->dtype;
+    *at = t->file->data + t->tensor->begin;
+    return (dtype == SAFETENSORS_F32 || dtype == SAFETENSORS_BF16 || dtype == SAFETENSORS_F16 ||
+            dtype == SAFETENSORS_F64) &&
+           *at % safetensors_dtype_bytes(dtype) == 0 &&
+           chunk_reader_use(r, t->file->path, t->file->map.size, file);
+}
+
 void chunk_reader_use_all(struct chunk_reader *r)
 {
     for (size_t i = 0; i < r->manifest.count && r->has_checksums; i++) r->is_used[i] = true;

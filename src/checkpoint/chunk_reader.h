@@ -8,6 +8,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "checkpoint/interop/tensor_reader.h"
 #include "checkpoint/manifest.h"
 #include "comm/comm.h"
 
@@ -37,6 +38,11 @@ void chunk_reader_close(struct chunk_reader *r);
 
 /* Notes that the load uses a file of the folder.  False: the manifest does not list it. */
 bool chunk_reader_use(struct chunk_reader *r, const char *path, uint64_t bytes, size_t *file);
+
+/* Finds a tensor in the files and notes that they are used.  False: the reads would not return its
+ * values, since it is quantized or not in safetensors; or as chunk_reader_use. */
+bool chunk_reader_find(struct chunk_reader *r, const struct tensor_reader *t, size_t *file,
+                       uint64_t *at);
 
 /* Notes that all files are used. */
 void chunk_reader_use_all(struct chunk_reader *r);

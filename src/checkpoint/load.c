@@ -36,11 +36,11 @@ static enum dtype read_dtype(const struct destination *d)
 
 /* A run of this rank's shard, and where it is in the files. */
 struct extent {
-    size_t file; /* of the chunk reader */
-    uint64_t at;
-    const struct safetensors *of;
+    size_t index; /* of the file in the chunk reader */
+    uint64_t offset;
+    const struct safetensors *file;
     const struct safetensors_tensor *tensor;
-    const struct destination *to;
+    const struct destination *destination;
     struct shard_run run;
 };
 
@@ -78,26 +78,23 @@ static void loading_close(struct loading *l)
     chunk_reader_close(&l->reader);
 }
 
-/* Notes that element `bad` of a run, whose elements were read to x, is not a value of its kind. */
+/* Notes a bad value of a run. */
 static void save_bad_value(struct loading *l, const struct shard_run *run,
-                           const struct destination *d, const void *x, size_t bad)
+                           const struct value_check *check)
 {
-    float value =
-        read_dtype(d) == F32 ? ((const float *)x)[bad] : bf16_to_f32(((const bf16 *)x)[bad]);
-    const struct bad_element element = {.kind = d->kind,
+    const struct bad_element element = {.kind = check->kind,
                                         .tensor = &l->layout->tensors[run->tensor],
-                                        .element = run->first + bad,
-                                        .value = (double)value};
-    if (!l->bad_value.status)
+                                        .element = run->first + check->element,
+                                        .value = check->value};
+    if (check->is_bad && !l->bad_value.status)
         status_save(&l->bad_value, value_check_fail(STATUS_DATA, l->folder, &element));
 }
 
-/* Elements of a run that are read at once. */
-struct piece {
+/* Elements of an extent that are read at once, into x. */
+struct extent_read {
     const struct extent *extent;
-    enum dtype dtype;
     void *x;
-    size_t bad; /* the first bad value; SIZE_MAX: none */
+    struct value_check check;
 };
 
 static void convert(enum safetensors_dtype from, const void *bytes, size_t n, enum dtype dtype,
@@ -118,45 +115,43 @@ static void convert(enum safetensors_dtype from, const void *bytes, size_t n, en
 }
 
 /* Converts a part, and checks the values while they are in the cache. */
-static void take_part(void *context, uint64_t at, const void *bytes, size_t len)
+static void convert_part(void *context, uint64_t at, const void *bytes, size_t len)
 {
-    struct piece *p = context;
-    enum safetensors_dtype from = p->extent->tensor->dtype;
+    struct extent_read *read = context;
+    enum dtype dtype = read->check.dtype;
+    enum safetensors_dtype from = read->extent->tensor->dtype;
     size_t first = at / safetensors_dtype_bytes(from), n = len / safetensors_dtype_bytes(from);
-    void *x = element(p->x, first, p->dtype);
-    if (x != bytes) convert(from, bytes, n, p->dtype, x);
-    size_t bad = value_check_find(p->extent->to->kind, p->dtype, x, n);
-    if (bad == n) return;
-#pragma omp critical(load_piece)
-    if (first + bad < p->bad) p->bad = first + bad;
+    void *x = element(read->x, first, dtype);
+    if (x != bytes) convert(from, bytes, n, dtype, x);
+    value_check_part(&read->check, first, x, n);
 }
 
 /* Reads `run`, a part of the extent's. */
-static enum status read_piece(struct loading *l, const struct extent *e,
-                              const struct shard_run *run)
+static enum status read_run(struct loading *l, const struct extent *e, const struct shard_run *run)
 {
-    const struct destination *d = e->to;
-    struct piece p = {.extent = e, .dtype = read_dtype(d), .bad = SIZE_MAX};
+    const struct destination *d = e->destination;
+    enum dtype dtype = read_dtype(d);
+    struct extent_read read = {.extent = e, .check = {.kind = d->kind, .dtype = dtype}};
     enum safetensors_dtype from = e->tensor->dtype;
     size_t each = safetensors_dtype_bytes(from);
-    bool is_direct = from == (p.dtype == F32 ? SAFETENSORS_F32 : SAFETENSORS_BF16);
-    p.x = d->is_staged ? l->values : element(d->store.x, run->at, p.dtype);
-    const struct chunk_target target = {is_direct ? p.x : NULL, take_part, &p};
-    uint64_t at = e->at + (run->first - e->run.first) * each;
-    enum status st = chunk_reader_read(&l->reader, e->file, at, run->count * each, &target);
-    TRY(file_map_check_after(&e->of->map, st));
-    if (p.bad != SIZE_MAX) save_bad_value(l, run, d, p.x, p.bad);
+    bool is_direct = from == (dtype == F32 ? SAFETENSORS_F32 : SAFETENSORS_BF16);
+    read.x = d->is_staged ? l->values : element(d->store.x, run->at, dtype);
+    const struct chunk_target target = {is_direct ? read.x : NULL, convert_part, &read};
+    uint64_t offset = e->offset + (run->first - e->run.first) * each;
+    enum status st = chunk_reader_read(&l->reader, e->index, offset, run->count * each, &target);
+    TRY(file_map_check_after(&e->file->map, st));
+    save_bad_value(l, run, &read.check);
     if (d->is_staged) TRY(store_write(&d->store, run->at, run->count, l->values));
     return STATUS_OK;
 }
 
 static enum status read_extent(struct loading *l, const struct extent *e)
 {
-    size_t most = e->to->is_staged ? VALUES : CHUNK_READER_MOST / sizeof(double);
+    size_t most = e->destination->is_staged ? VALUES : CHUNK_READER_MOST / sizeof(double);
     for (size_t done = 0, n; done < e->run.count; done += n) {
         n = e->run.count - done < most ? e->run.count - done : most;
         const struct shard_run part = {e->run.tensor, e->run.first + done, n, e->run.at + done};
-        TRY(read_piece(l, e, &part));
+        TRY(read_run(l, e, &part));
     }
     return STATUS_OK;
 }
@@ -164,8 +159,8 @@ static enum status read_extent(struct loading *l, const struct extent *e)
 static int compare_extents(const void *a, const void *b)
 {
     const struct extent *x = a, *y = b;
-    if (x->file != y->file) return x->file < y->file ? -1 : 1;
-    return (x->at > y->at) - (x->at < y->at);
+    if (x->index != y->index) return x->index < y->index ? -1 : 1;
+    return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
 /* In the files' order, so that the checksum of a chunk with the end of one tensor and the beginning
@@ -177,27 +172,13 @@ static enum status read_extents(struct loading *l)
     return STATUS_OK;
 }
 
-/* Whether a tensor's bytes are its values, so that the chunk reader can read them. */
-static bool find_bytes(struct loading *l, const struct tensor_reader *r, struct extent *e)
-{
-    if (!r->file || r->scale.tensor) return false;
-    enum safetensors_dtype dtype = r->tensor->dtype;
-    uint64_t at = r->file->data + r->tensor->begin;
-    *e = (struct extent){.of = r->file, .tensor = r->tensor, .at = at};
-    return (dtype == SAFETENSORS_F32 || dtype == SAFETENSORS_BF16 || dtype == SAFETENSORS_F16 ||
-            dtype == SAFETENSORS_F64) &&
-           at % safetensors_dtype_bytes(dtype) == 0 &&
-           chunk_reader_use(&l->reader, r->file->path, r->file->map.size, &e->file);
-}
-
-static void add_extent(struct loading *l, const struct extent *tensor, const struct shard_run *run,
-                       const struct destination *d)
+static void add_extent(struct loading *l, const struct extent *tensor, const struct shard_run *run)
 {
     l->extents = heap_grow(l->extents, l->num_extents + 1, sizeof *l->extents);
     struct extent *e = &l->extents[l->num_extents++];
     *e = *tensor;
-    e->at += run->first * safetensors_dtype_bytes(e->tensor->dtype);
-    e->to = d, e->run = *run;
+    e->offset += run->first * safetensors_dtype_bytes(e->tensor->dtype);
+    e->run = *run;
 }
 
 /* Reads a run from a mapped file, of any format. */
@@ -206,12 +187,13 @@ static enum status read_mapped(struct loading *l, struct tensor_reader *r,
 {
     enum dtype dtype = read_dtype(d);
     for (size_t done = 0, n; done < p->count; done += n) {
+        struct value_check check = {.kind = d->kind, .dtype = dtype};
         n = p->count - done < MAPPED ? p->count - done : MAPPED;
         struct shard_run part = {p->tensor, p->first + done, n, p->at + done};
         void *x = d->is_staged ? l->values : element(d->store.x, part.at, dtype);
         TRY(tensor_reader_read(r, part.first, n, dtype, x));
-        size_t bad = value_check_find(d->kind, dtype, x, n);
-        if (bad < n) save_bad_value(l, &part, d, x, bad);
+        value_check_part(&check, 0, x, n);
+        save_bad_value(l, &part, &check);
         if (d->is_staged) TRY(store_write(&d->store, part.at, n, l->values));
     }
     return STATUS_OK;
@@ -250,16 +232,17 @@ static enum status load_buffer(struct loading *l, const struct tensor_origins *o
     for (size_t i = 0, end; i < shard->count; i = end) {
         const struct shard_run *p = &shard->runs[i];
         struct tensor_reader *r = &o->readers[p->tensor];
-        struct extent tensor;
+        struct extent tensor = {.file = r->file, .tensor = r->tensor, .destination = d};
         for (end = i + 1; end < shard->count && shard->runs[end].tensor == p->tensor; end++) {
         }
         if (!tensor_reader_is_open(r)) continue;
-        bool is_mapped = end - i > MAX_RUNS || !find_bytes(l, r, &tensor);
+        bool is_mapped =
+            end - i > MAX_RUNS || !chunk_reader_find(&l->reader, r, &tensor.index, &tensor.offset);
         for (size_t k = i; k < end; k++)
             if (is_mapped)
                 TRY(read_mapped(l, r, &shard->runs[k], d));
             else
-                add_extent(l, &tensor, &shard->runs[k], d);
+                add_extent(l, &tensor, &shard->runs[k]);
         if (is_mapped) tensor_reader_close(r);
         activity_tick_io();
     }
@@ -455,138 +438,6 @@ enum status checkpoint_load_weights(const char *folder, const struct checkpoint_
         st = finish_load(&l, state->world, st);
     }
     weights_source_close(&o);
-    loading_close(&l);
-    return st;
-}
-
-static enum value_kind value_kind_of(const struct model_tensor *t)
-{
-    static const enum value_kind kinds[] = {[TENSOR_WEIGHT] = VALUE_WEIGHT,
-                                            [TENSOR_EXP_AVG] = VALUE_EXP_AVG,
-                                            [TENSOR_EXP_AVG_SQ] = VALUE_EXP_AVG_SQ};
-    return kinds[tensor_name_kind(t->is.name)];
-}
-
-static enum status check_tensor(const char *folder, struct model_tensor *t, float *chunk,
-                                size_t size)
-{
-    enum value_kind kind = value_kind_of(t);
-    enum status st = STATUS_OK;
-    for (uint64_t at = 0, n, bad; at < t->is.elements && !st; at += n) {
-        n = t->is.elements - at < size ? t->is.elements - at : size;
-        TRY_OUT(tensor_reader_read(&t->reader, at, n, F32, chunk));
-        bad = value_check_find(kind, F32, chunk, n);
-        if (bad < n)
-            st = value_check_fail(STATUS_DATA, folder,
-                                  &(struct bad_element){.kind = kind,
-                                                        .name = t->is.name,
-                                                        .element = at + bad,
-                                                        .value = (double)chunk[bad]});
-    }
-out:
-    tensor_reader_close(&t->reader);
-    return st;
-}
-
-enum status checkpoint_check_values(const char *folder, bool moments)
-{
-    struct model_files files;
-    float *chunk = heap(MAPPED * sizeof *chunk);
-    enum status st = STATUS_OK;
-    for (int part = 0; part < (moments ? 1 : 2) && !st; part++) {
-        st = part      ? model_files_open_ema(&files, folder)
-             : moments ? model_files_open_moments(&files, folder)
-                       : model_files_open(&files, folder);
-        for (size_t i = 0; !st && i < model_files_num_tensors(&files); i++) {
-            struct model_tensor t = model_files_tensor(&files, i);
-            st = check_tensor(folder, &t, chunk, MAPPED);
-        }
-        model_files_close(&files);
-    }
-    free(chunk);
-    return st;
-}
-
-/* Values of a tensor that are checked as they are read. */
-struct checked_read {
-    enum value_kind kind;
-    enum dtype dtype;
-    uint64_t bad; /* the first bad value in the read; UINT64_MAX: none */
-    double value;
-};
-
-static void check_part(void *context, uint64_t at, const void *bytes, size_t len)
-{
-    struct checked_read *c = context;
-    size_t each = dtype_bytes(c->dtype), n = len / each;
-    size_t bad = value_check_find(c->kind, c->dtype, bytes, n);
-    if (bad == n) return;
-#pragma omp critical(check_part)
-    if (at / each + bad < c->bad) {
-        const void *x = element(bytes, bad, c->dtype);
-        c->bad = at / each + bad;
-        c->value = (double)(c->dtype == F32 ? *(const float *)x : bf16_to_f32(*(const bf16 *)x));
-    }
-}
-
-/* Reads a tensor once, for its checksums and its values. */
-static enum status verify_tensor(struct loading *l, struct model_tensor *t)
-{
-    struct extent e;
-    bool is_f32 = t->is.dtype == SAFETENSORS_F32;
-    struct checked_read c = {value_kind_of(t), is_f32 ? F32 : BF16, UINT64_MAX, 0};
-    const struct chunk_target target = {NULL, check_part, &c};
-    bool has_bytes = find_bytes(l, &t->reader, &e);
-    if (!has_bytes || (!is_f32 && t->is.dtype != SAFETENSORS_BF16)) {
-        float *chunk = heap(MAPPED * sizeof *chunk);
-        enum status st = check_tensor(l->folder, t, chunk, MAPPED);
-        free(chunk);
-        return st;
-    }
-    uint64_t bytes = t->is.end - t->is.begin;
-    for (uint64_t at = 0, n; at < bytes; at += n) {
-        n = bytes - at < CHUNK_READER_MOST ? bytes - at : CHUNK_READER_MOST;
-        TRY(chunk_reader_read(&l->reader, e.file, e.at + at, (size_t)n, &target));
-        const struct bad_element bad = {.kind = c.kind,
-                                        .name = t->is.name,
-                                        .element = at / dtype_bytes(c.dtype) + c.bad,
-                                        .value = c.value};
-        if (c.bad == UINT64_MAX) continue;
-        if (!l->bad_value.status)
-            status_save(&l->bad_value, value_check_fail(STATUS_DATA, l->folder, &bad));
-        c.bad = UINT64_MAX;
-    }
-    return STATUS_OK;
-}
-
-static enum status verify_tensors(struct loading *l, const struct model_files *files)
-{
-    for (size_t f = 0, file; f < files->count; f++)
-        chunk_reader_use(&l->reader, files->files[f].path, files->files[f].map.size, &file);
-    for (size_t i = 0; i < model_files_num_tensors(files); i++) {
-        struct model_tensor t = model_files_tensor(files, i);
-        TRY(verify_tensor(l, &t));
-    }
-    return STATUS_OK;
-}
-
-enum status checkpoint_verify(const char *folder)
-{
-    struct model_files weights = {0};
-    struct loading l = {.folder = folder};
-    enum status st = STATUS_OK;
-    TRY_OUT(chunk_reader_open(&l.reader, folder, true, comm_self()));
-    TRY_OUT(model_files_open(&weights, folder));
-    TRY_OUT(model_files_open_ema(&l.ema, folder));
-    TRY_OUT(model_files_open_moments(&l.moments, folder));
-    TRY_OUT(verify_tensors(&l, &weights));
-    TRY_OUT(verify_tensors(&l, &l.ema));
-    TRY_OUT(verify_tensors(&l, &l.moments));
-    chunk_reader_use_all(&l.reader);
-    TRY_OUT(chunk_reader_finish(&l.reader, comm_self()));
-    TRY_OUT(status_restore(&l.bad_value));
-out:
-    model_files_close(&weights);
     loading_close(&l);
     return st;
 }

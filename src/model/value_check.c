@@ -72,6 +72,18 @@ size_t value_check_find(enum value_kind kind, enum dtype dtype, const void *x, s
     return dtype == F32 ? find(F32, x, n, b) : find(BF16, x, n, b);
 }
 
+void value_check_part(struct value_check *c, size_t first, const void *x, size_t n)
+{
+    size_t bad = value_check_find(c->kind, c->dtype, x, n);
+    if (bad == n) return;
+#pragma omp critical(value_check_part)
+    if (!c->is_bad || first + bad < c->element) {
+        float value =
+            c->dtype == F32 ? ((const float *)x)[bad] : bf16_to_f32(((const bf16 *)x)[bad]);
+        c->is_bad = true, c->element = first + bad, c->value = (double)value;
+    }
+}
+
 static void describe_named(const struct bad_element *bad, const char *name, struct text *out)
 {
     const struct value_bound *b = &bounds[bad->kind];

@@ -25,6 +25,18 @@ enum value_kind {
 /* Index of the first of n values that cannot be of that kind; n: all can.  dtype F32 or BF16. */
 size_t value_check_find(enum value_kind kind, enum dtype dtype, const void *x, size_t n);
 
+/* Values of one kind that are checked in parts. */
+struct value_check {
+    enum value_kind kind;
+    enum dtype dtype;
+    /* The first bad value so far: */
+    bool is_bad;
+    size_t element;
+    double value;
+};
+/* Checks n elements from `first` on, which are at x.  Threads may check parts at the same time. */
+void value_check_part(struct value_check *c, size_t first, const void *x, size_t n);
+
 /* An element that value_check_find found. */
 struct bad_element {
     enum value_kind kind;

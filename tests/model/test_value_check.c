@@ -53,6 +53,25 @@ TEST(value_check_finds_the_first_bad_value)
     free(x), free(half);
 }
 
+TEST(value_check_keeps_the_first_bad_value_of_all_parts)
+{
+    enum { PARTS = 9, EACH = 100 };
+    struct value_check c = {.kind = VALUE_EXP_AVG_SQ, .dtype = F32};
+    float x[PARTS * EACH] = {[405] = -5, [407] = -7, [777] = -8};
+    bf16 half = bf16_from_f32(-2);
+#pragma omp parallel for schedule(static, 1)
+    for (size_t i = 0; i < PARTS; i++) {
+        size_t first = (PARTS - 1 - i) * EACH;
+        value_check_part(&c, first, x + first, EACH);
+    }
+    CHECK(c.is_bad && c.element == 405 && c.value <= -5 && c.value >= -5);
+    c = (struct value_check){.kind = VALUE_EXP_AVG_SQ, .dtype = BF16};
+    value_check_part(&c, 3, &(bf16){0}, 1);
+    CHECK(!c.is_bad);
+    value_check_part(&c, 4, &half, 1);
+    CHECK(c.is_bad && c.element == 4 && c.value <= -2 && c.value >= -2);
+}
+
 TEST(value_check_names_tensor_element_and_what_was_expected)
 {
     struct model_shape shape = small_shape();
