@@ -2,8 +2,10 @@
  * checkpoint from the bytes that are read anyway.
  *
  * Ranks    Opening and finishing are collective.  A rank verifies the chunks that its consecutive
- *          reads cover; the ranks share the others.  So each chunk of a file in use is verified by
- *          some rank, and few are read twice: those that no rank needs whole.
+ *          reads cover; finishing reads the others, of which each rank verifies an equal part.  So
+ *          every chunk of a file in use is verified, and only chunks that no rank reads whole here
+ *          are read again: where tensors or shards meet, and all of the tensors that are read from
+ *          a mapping instead.
  * Threads  OpenMP's; each reads one chunk at a time, computes its checksum and uses it. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

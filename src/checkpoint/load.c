@@ -15,8 +15,8 @@
 #include <stdlib.h>
 
 enum {
-    VALUES = 1 << 20, /* elements that pass through `values` at a time */
-    MAPPED = 1 << 18, /* elements that are read from a mapped file at a time */
+    VALUES = 4 << 20, /* elements that pass through `values` at a time */
+    PART = 1 << 16,   /* elements that a thread reads from a mapped file at a time */
     MAX_RUNS = 8,     /* of a tensor; more are too short for reads of their own */
 };
 
@@ -181,20 +181,95 @@ static void add_extent(struct loading *l, const struct extent *tensor, const str
     e->run = *run;
 }
 
-/* Reads a run from a mapped file, of any format. */
-static enum status read_mapped(struct loading *l, struct tensor_reader *r,
-                               const struct shard_run *p, const struct destination *d)
+/* Elements [at, at + count) of the flat buffer, into which runs are read that follow each other
+ * there. */
+struct mapped_window {
+    const struct tensor_reader *reader;
+    const struct shard_run *runs;
+    size_t num_runs, at, count;
+    enum dtype dtype;
+    void *x;                  /* of element `at` */
+    struct value_check check; /* counts elements from `at` */
+};
+
+/* Reads elements [at, end) of the flat buffer. */
+static enum status read_mapped_part(struct mapped_window *w, struct tensor_reader *r, size_t at,
+                                    size_t end)
 {
-    enum dtype dtype = read_dtype(d);
-    for (size_t done = 0, n; done < p->count; done += n) {
-        struct value_check check = {.kind = d->kind, .dtype = dtype};
-        n = p->count - done < MAPPED ? p->count - done : MAPPED;
-        struct shard_run part = {p->tensor, p->first + done, n, p->at + done};
-        void *x = d->is_staged ? l->values : element(d->store.x, part.at, dtype);
-        TRY(tensor_reader_read(r, part.first, n, dtype, x));
-        value_check_part(&check, 0, x, n);
-        save_bad_value(l, &part, &check);
-        if (d->is_staged) TRY(store_write(&d->store, part.at, n, l->values));
+    for (size_t i = 0; i < w->num_runs && at < end; i++) {
+        const struct shard_run *p = &w->runs[i];
+        if (p->at + p->count <= at) continue;
+        size_t n = p->at + p->count < end ? p->at + p->count - at : end - at;
+        void *x = element(w->x, at - w->at, w->dtype);
+        TRY(tensor_reader_read(r, p->first + (at - p->at), n, w->dtype, x));
+        value_check_part(&w->check, at - w->at, x, n);
+        at += n;
+    }
+    return STATUS_OK;
+}
+
+/* Each thread reads from a mapped file, of any format. */
+static enum status read_window(struct mapped_window *w)
+{
+    struct failure failure = {0};
+    size_t num_parts = (w->count + PART - 1) / PART;
+#pragma omp parallel if (num_parts > 1)
+    {
+        struct tensor_reader own = *w->reader; /* for the pages that this thread read */
+#pragma omp for schedule(static)
+        for (size_t i = 0; i < num_parts; i++) {
+            size_t at = w->at + i * PART, end = w->at + w->count;
+            enum status st = read_mapped_part(w, &own, at, end - at < PART ? end : at + PART);
+#pragma omp critical(read_window)
+            status_save(&failure, st);
+        }
+        tensor_reader_close(&own);
+    }
+    return status_restore(&failure);
+}
+
+/* The run that has element `at` of the flat buffer. */
+static struct shard_run find_run(const struct mapped_window *w, size_t at)
+{
+    const struct shard_run *p = w->runs;
+    while (p->at + p->count <= at) p++;
+    return *p;
+}
+
+/* Reads runs that follow each other in the flat buffer: a matrix that tensor parallelism divides by
+ * columns has one for each row, and a GPU should not copy every row by itself. */
+static enum status read_adjacent(struct loading *l, const struct tensor_reader *r,
+                                 const struct shard_run *runs, size_t num_runs,
+                                 const struct destination *d)
+{
+    const struct shard_run *last = &runs[num_runs - 1];
+    struct mapped_window w = {.reader = r, .runs = runs, .num_runs = num_runs};
+    size_t end = last->at + last->count;
+    w.dtype = read_dtype(d);
+    for (w.at = runs->at; w.at < end; w.at += w.count) {
+        w.count = end - w.at < VALUES ? end - w.at : VALUES;
+        w.x = d->is_staged ? l->values : element(d->store.x, w.at, w.dtype);
+        w.check = (struct value_check){.kind = d->kind, .dtype = w.dtype};
+        TRY(read_window(&w));
+        if (w.check.is_bad) {
+            size_t bad = w.at + w.check.element;
+            struct shard_run run = find_run(&w, bad);
+            w.check.element = bad - run.at;
+            save_bad_value(l, &run, &w.check);
+        }
+        if (d->is_staged) TRY(store_write(&d->store, w.at, w.count, l->values));
+    }
+    return STATUS_OK;
+}
+
+static enum status read_mapped(struct loading *l, const struct tensor_reader *r,
+                               const struct shard_run *runs, size_t num_runs,
+                               const struct destination *d)
+{
+    for (size_t i = 0, end; i < num_runs; i = end) {
+        for (end = i + 1; end < num_runs; end++)
+            if (runs[end].at != runs[end - 1].at + runs[end - 1].count) break;
+        TRY(read_adjacent(l, r, &runs[i], end - i, d));
     }
     return STATUS_OK;
 }
@@ -238,12 +313,8 @@ static enum status load_buffer(struct loading *l, const struct tensor_origins *o
         if (!tensor_reader_is_open(r)) continue;
         bool is_mapped =
             end - i > MAX_RUNS || !chunk_reader_find(&l->reader, r, &tensor.index, &tensor.offset);
-        for (size_t k = i; k < end; k++)
-            if (is_mapped)
-                TRY(read_mapped(l, r, &shard->runs[k], d));
-            else
-                add_extent(l, &tensor, &shard->runs[k]);
-        if (is_mapped) tensor_reader_close(r);
+        if (is_mapped) TRY(read_mapped(l, r, p, end - i, d));
+        for (size_t k = i; k < end && !is_mapped; k++) add_extent(l, &tensor, &shard->runs[k]);
         activity_tick_io();
     }
     return STATUS_OK;

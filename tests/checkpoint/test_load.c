@@ -3,6 +3,7 @@
 
 #include "checkpoint/convert.h"
 #include "checkpoint/manifest.h"
+#include "tensor/device.h"
 
 TEST(bit_flip_anywhere_is_detected_and_names_the_file)
 {
@@ -357,6 +358,85 @@ TEST(ranks_load_their_shards_of_the_weights_only)
 {
     const char *step = save_sharded(SHARDING_FSDP, false, 2);
     CHECK_STATUS(OK, ranks_run(3, load_bf16, (void *)(uintptr_t)step));
+}
+
+/* Rows that follow each other in the flat buffer, as tensor parallelism has them. */
+static void pack_rows(struct shard *p)
+{
+    for (size_t i = 1; i < p->count; i++)
+        if (p->runs[i].tensor == p->runs[i - 1].tensor)
+            p->runs[i].at = p->runs[i - 1].at + p->runs[i - 1].count;
+}
+
+struct counting_queue {
+    struct queue base;
+    int copies;
+};
+
+static enum status copy_counted(struct queue *queue, void *to, const void *from, size_t bytes)
+{
+    ((struct counting_queue *)(void *)queue)->copies++;
+    memcpy(to, from, bytes);
+    return STATUS_OK;
+}
+
+static enum status alloc_shared(size_t size, void **out)
+{
+    *out = heap(size);
+    return STATUS_OK;
+}
+
+static void free_shared(void *at, size_t size)
+{
+    (void)size;
+    free(at);
+}
+
+static const struct device counting_device = {.own = {alloc_shared, free_shared},
+                                              .shared = {alloc_shared, free_shared},
+                                              .copy = copy_counted};
+
+static enum status load_columns_on_device(const struct comm *world, void *context)
+{
+    struct counting_queue queue = {.base = {.device = &counting_device, .num_threads = 2}};
+    struct model_shape shape = sharding_shape(false);
+    struct rank_shard s;
+    struct checkpoint_found found;
+    rank_shard_open(&s, SHARDING_COLUMNS, false, world->rank, world->size);
+    pack_rows(&s.shard);
+    struct checkpoint_state state = rank_shard_state(&s, &shape, world, 0);
+    state.queue = &queue.base;
+    enum status st = checkpoint_load(context, &state, NULL, &found);
+    for (int b = 0; b < 3 && !st; b++) RANK_CHECK(rank_shard_is_full(&s, b));
+    if (!st) RANK_CHECK(queue.copies <= 3 * s.layout.num_tensors);
+    json_free(found.state);
+    rank_shard_release(&s);
+    return st;
+}
+
+TEST(a_device_copies_the_rows_of_a_column_sliced_matrix_together)
+{
+    const char *step = save_sharded(SHARDING_FSDP, false, 2);
+    CHECK_STATUS(OK, ranks_run(2, load_columns_on_device, (void *)(uintptr_t)step));
+}
+
+static enum status check_element_is_named(const struct comm *world, void *context)
+{
+    RANK_CHECK(load_columns_on_device(world, context) == STATUS_DATA);
+    if (world->rank == 1)
+        RANK_CHECK(strstr(status_message(), "model.embed_tokens.weight: element 154310 is nan"));
+    return STATUS_OK;
+}
+
+TEST(bad_value_in_a_column_sliced_matrix_is_named)
+{
+    const char *step = save_sharded(SHARDING_REPLICATED, false, 1);
+    struct rank_shard s;
+    rank_shard_open(&s, SHARDING_REPLICATED, false, 0, 1);
+    CHECK(s.layout.tensors[0].id == PARAM_embed);
+    replace_value(step, 3, sharding_value(0, 0, 154310), NAN); /* of the second rank */
+    CHECK_STATUS(OK, ranks_run(2, check_element_is_named, (void *)(uintptr_t)step));
+    rank_shard_release(&s);
 }
 
 static enum status check_load_fails(const struct comm *world, void *context)
