@@ -441,7 +441,6 @@ static enum status load_on_rank(struct loading *l, struct weights_source *o,
     bool log = state->world->rank == 0; /* one line is enough */
     TRY(weights_source_open(o, l->folder, state, rules, log));
     if (log && rules && !is_resumed_whole(o, state)) weights_source_log(o);
-    TRY(weights_source_check_head(o));
     TRY(load_buffer(l, &o->origins, VALUE_WEIGHT, checkpoint_weights(state)));
     if (native || state->exp_avg) TRY(load_training_state(l, state, native, &o->rules, found));
     return STATUS_OK;
@@ -457,6 +456,8 @@ enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
     TRY(agree_on_native(folder, state->world, &native));
     enum status st = loading_open(&l, folder, state, native);
     if (!st) st = finish_load(&l, state->world, load_on_rank(&l, &o, state, rules, found));
+    /* After the checksums: a head that is damaged differs, too. */
+    if (!st) st = comm_agree(state->world, weights_source_check_head(&o));
     weights_source_close(&o);
     loading_close(&l);
     if (!st) return STATUS_OK;

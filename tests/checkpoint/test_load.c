@@ -3,6 +3,7 @@
 
 #include "checkpoint/convert.h"
 #include "checkpoint/manifest.h"
+#include "formats/safetensors.h"
 #include "tensor/device.h"
 
 TEST(bit_flip_anywhere_is_detected_and_names_the_file)
@@ -490,6 +491,46 @@ TEST(checkpoint_is_float32_for_split_and_bf16_buffers)
     json_free(found.state);
     free(half), free(first), free(second), free(state.low);
     saved_close(&s);
+}
+
+/* It differs from the embedding then, which is not the user's mistake. */
+TEST(damage_in_a_head_that_a_tied_model_leaves_out_fails_as_damage)
+{
+    struct saved s, tied;
+    struct safetensors file;
+    struct model_shape shape = sharding_shape(false);
+    shape.V = 3000;
+    saved_open_shape(&s, &shape);
+    shape.tied = true;
+    saved_open_shape(&tied, &shape);
+    const struct tensor_slot *embed = layout_find(&s.layout, PARAM_embed, -1);
+    const struct tensor_slot *head = layout_find(&s.layout, PARAM_head, -1);
+    memcpy(s.weights + head->offset, s.weights + embed->offset, embed->elements * sizeof(float));
+    const char *folder = test_path(test_folder(), "checkpoint");
+    struct checkpointer *c = checkpointer_of(folder, 0);
+    struct checkpoint_state state = saved_state(&s, 1);
+    CHECK_STATUS(OK, checkpointer_save(c, &state));
+    CHECK_STATUS(OK, checkpointer_close(c, false));
+    const char *step = test_path(folder, "step-1");
+    const char *path = test_path(step, "model-00001-of-00001.safetensors");
+    CHECK_STATUS(OK, try_load(&tied, step));
+    CHECK_STATUS(OK, safetensors_open(&file, path));
+    const struct safetensors_tensor *t = safetensors_find(&file, "lm_head.weight");
+    uint64_t at = file.data + t->end - 2;
+    safetensors_close(&file);
+    CHECK(at > MANIFEST_CHUNK); /* not in the chunk that is verified before all others */
+    flip(path, at, 1);
+    CHECK_STATUS(DATA, try_load(&tied, step));
+    CHECK_MESSAGE("checksum mismatch");
+    flip(path, at, 1);
+    s.weights[head->offset] += 1;
+    state.step = 2;
+    c = checkpointer_of(folder, 0);
+    CHECK_STATUS(OK, checkpointer_save(c, &state));
+    CHECK_STATUS(OK, checkpointer_close(c, false));
+    CHECK_STATUS(CONFIG, try_load(&tied, test_path(folder, "step-2")));
+    CHECK_MESSAGE("lm_head.weight differs from the embedding");
+    saved_close(&tied), saved_close(&s);
 }
 
 /* A valid manifest does not make a state valid: older programs saved NaN. */
