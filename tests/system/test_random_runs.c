@@ -108,6 +108,8 @@ static enum answer killed(struct draw *d, struct text *why)
     const char *said = test_path(d->folder, "killed.log");
     struct text err = {0};
     int code = KILLED_CODE;
+    /* Nothing resumes from the last save, after which the run may still be killed. */
+    if (draw_has(d, "last_save_model_only=true")) return NOT_APPLICABLE;
     for (int i = 0; i <= KILLS && code == KILLED_CODE; i++) {
         pid_t run = draw_start(d, "killed", said);
         if (i < KILLS) {
