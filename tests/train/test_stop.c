@@ -234,7 +234,7 @@ static enum status find_interval(const struct comm *world, void *context)
     return STATUS_OK;
 }
 
-TEST(ranks_agree_about_twenty_times_a_second_within_a_long_step)
+TEST(ranks_agree_once_per_poll_interval_within_a_long_step)
 {
     for (int size = 1; size <= 2; size++) CHECK_STATUS(OK, ranks_run(size, find_interval, NULL));
 }
