@@ -22,8 +22,8 @@ static enum status check_no_checkpoints(const struct config *c, const char *fold
     if (!c->checkpoint.initial_load_path[0] && torch_files_are_megatron(c->job.dump_folder))
         FAIL(CONFIG,
              "job.dump_folder = \"%s\" has checkpoints of Megatron-LM: to continue from the last, "
-             "set "
-             "checkpoint.initial_load_path to this folder; to start with new weights, set another "
+             "set checkpoint.initial_load_path to this folder and "
+             "checkpoint.initial_load_model_only = false; to start with new weights, set another "
              "job.dump_folder",
              c->job.dump_folder);
     TRY(folder_steps_count(folder, &count));

@@ -203,7 +203,8 @@ static enum status checkpoints(struct import *im)
     if (save && !strcmp(save->values[0], load->values[0])) {
         import_add_note(im, IMPORT_IDLE, load,
                         "a run always resumes from its own checkpoints; to continue from "
-                        "Megatron-LM's, set checkpoint.initial_load_path to this folder");
+                        "Megatron-LM's, set checkpoint.initial_load_path to this folder and "
+                        "checkpoint.initial_load_model_only = false");
         return STATUS_OK;
     }
     TRY(import_copy(im, load, "checkpoint.initial_load_path",
