@@ -76,8 +76,9 @@ static void check_sizes(struct listed_checkpoint *r)
  * looks for all of them. */
 static void check_bytes(struct listed_checkpoint *r)
 {
+    struct failure first = {0};
     struct file_list names;
-    if (!checkpoint_verify(r->path)) {
+    if (!status_save(&first, checkpoint_verify(r->path))) {
         check_sizes(r);
         return;
     }
@@ -92,6 +93,7 @@ static void check_bytes(struct listed_checkpoint *r)
     check_sizes(r);
     for (int moments = 0; moments < 2; moments++)
         if (checkpoint_check_values(r->path, moments)) add_error(r);
+    if (!r->errors.len && status_restore(&first)) add_error(r); /* a read that failed only once */
 }
 
 /* Finds the checkpoints in `path`: a run's folder, the folder of its checkpoints, or a single

@@ -61,3 +61,27 @@ TEST(checkpoint_verify_reads_every_byte_and_reports_every_error)
     answer_release(&a);
     saved_close(&s);
 }
+
+TEST(checkpoint_verify_reports_a_read_that_failed_once)
+{
+    const char *program = getenv("LLAMERO"), *library = getenv("LLAMERO_PRELOAD");
+    if (!library || !*library) skip();
+    char preload[600];
+    struct saved s;
+    struct answer a = {0};
+    saved_open(&s, false);
+    snprintf(preload, sizeof preload, "LD_PRELOAD=%s", library);
+    const char *const words[] = {"env",
+                                 preload,
+                                 "FAULT=call=read,on=model-00001,nth=1,errno=EIO",
+                                 program ? program : "build/llamero",
+                                 "checkpoint",
+                                 "verify",
+                                 saved_folder(&s, STEPS(1)),
+                                 NULL};
+    CHECK(test_run(words, &a.out, &a.err) == 65);
+    CHECK(strstr(a.out.data, "step-1") && strstr(a.out.data, "DAMAGED"));
+    CHECK(strstr(a.out.data, "model-00001-of-00001.safetensors: Input/output error"));
+    answer_release(&a);
+    saved_close(&s);
+}
