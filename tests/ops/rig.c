@@ -50,7 +50,9 @@ void rig_each_gpu(void (*test)(void))
 void rig_each_backend(void (*test)(void))
 {
     rig_each_cpu_isa(test);
-    if (!TEST_SLOWED) rig_each_gpu(test); /* gpu-memcheck checks what it accesses */
+    /* Sanitizers find errors in the backend's host code, which other tests run, such as
+     * tests/backends/gpu/test_ops.c; gpu-memcheck finds those in kernels. */
+    if (!TEST_SLOWED) rig_each_gpu(test);
 }
 
 __attribute__((destructor)) static void close_queue(void)
