@@ -50,6 +50,28 @@ TEST(a_report_has_the_runs_curves_settings_and_samples)
     text_release(&page);
 }
 
+TEST(a_report_has_metrics_in_the_units_of_their_labels)
+{
+    const char *folder = test_folder();
+    struct run_folder r;
+    struct text page = {0};
+    fixture_run(folder, "a", 20, 3.5, 0.25);
+    fixture_write(folder, "a/metrics.jsonl",
+                  "{\"step\":1,\"mfu\":0.25,\"memory_bytes\":3221225472}\n");
+    CHECK_STATUS(OK, run_folder_open(&r, test_path(folder, "a"), false));
+    report_page(&(struct report_run){&r, NULL, 0}, 1, 0, &page);
+    struct json *v = data_of(&page);
+    const struct json *mfu = json_first(json_get(json_first(json_get(v, "runs")), "series")),
+                      *memory = json_next(mfu);
+    CHECK(json_string_is(json_get(mfu, "label"), "model FLOPs utilization (%)"));
+    CHECK(json_number(json_first(json_get(mfu, "values"))) == 25);
+    CHECK(json_string_is(json_get(memory, "label"), "peak memory per rank (GiB)"));
+    CHECK(json_number(json_first(json_get(memory, "values"))) == 3);
+    json_free(v);
+    run_folder_close(&r);
+    text_release(&page);
+}
+
 TEST(a_report_loads_nothing_from_elsewhere)
 {
     const char *folder = test_folder();
