@@ -16,7 +16,7 @@ static void set_arrays(struct batch *b, int32_t *block)
     if (!block) return;
     b->ids_BT = block, b->labels_BT = block + b->stride;
     b->start_BT = block + 2 * b->stride, b->end_BT = block + 3 * b->stride;
-    b->order_BT = block + 4 * b->stride, b->place_BT = block + 5 * b->stride;
+    b->order_BT = block + 4 * b->stride, b->inverse_order_BT = block + 5 * b->stride;
 }
 
 void batch_alloc(struct batch *b, int B, int T, struct arena *run)
@@ -25,7 +25,7 @@ void batch_alloc(struct batch *b, int B, int T, struct arena *run)
     *b = (struct batch){.B = B, .T = T};
     b->stride = (tokens + ALIGNED_ELEMENTS - 1) / ALIGNED_ELEMENTS * ALIGNED_ELEMENTS;
     set_arrays(b, arena_alloc(run, b->stride, BLOCK_ARRAYS * sizeof *b->block));
-    b->num_labels_B = arena_alloc(run, (size_t)B, sizeof *b->num_labels_B);
+    b->num_labels = arena_alloc(run, (size_t)B, sizeof *b->num_labels);
 }
 
 void batch_alloc_weights(struct batch *b, struct arena *run)
@@ -53,12 +53,13 @@ void batch_order_labels(struct batch *b, int num_microbatches)
     for (int i = 0; i < num_microbatches; i++) {
         size_t first = (size_t)i * (size_t)N;
         const int32_t *labels = b->labels_BT + first;
-        int32_t *order = b->order_BT + first, *place = b->place_BT + first, count = 0, next = 0;
+        int32_t *order = b->order_BT + first, *inverse = b->inverse_order_BT + first;
+        int32_t count = 0, next = 0;
         for (int n = 0; n < N; n++) count += labels[n] != LABEL_IGNORED;
-        b->num_labels_B[i] = count;
+        b->num_labels[i] = count;
         for (int n = 0, other = count; n < N && count < N; n++) {
-            place[n] = labels[n] != LABEL_IGNORED ? next++ : other++;
-            order[place[n]] = n;
+            inverse[n] = labels[n] != LABEL_IGNORED ? next++ : other++;
+            order[inverse[n]] = n;
         }
     }
 }

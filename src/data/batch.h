@@ -24,10 +24,10 @@ struct batch {
                                    valid; otherwise NULL */
     bool has_weights;
     /* batch_order_labels: of each microbatch, its tokens with a label before those without; the
-     * inverse; and how many have one */
-    int32_t *order_BT, *place_BT, *num_labels_B;
-    int32_t *block; /* batch_alloc: ids, labels, start, end, order and place, `stride` elements
-                       apart */
+     * inverse of that order; and by microbatch, how many have a label */
+    int32_t *order_BT, *inverse_order_BT, *num_labels;
+    int32_t *block; /* batch_alloc: ids, labels, start, end, order and its inverse, `stride`
+                       elements apart */
     size_t stride;
     int64_t valid;   /* tokens over which the loss is averaged: those with a label other than
                       LABEL_IGNORED, or has_weights: those with a weight */
@@ -44,8 +44,9 @@ void batch_alloc_weights(struct batch *b, struct arena *run);
 bool batch_is_valid(const struct batch *b, size_t n);
 /* Valid tokens of these rows. */
 int64_t batch_count_valid(const struct batch *b, int first_row, int rows);
-/* Fills order, place and num_labels of each microbatch, all of the same number of rows.  Where all
- * tokens have a label, order and place are not written.  Call before batch_upload. */
+/* Fills order, inverse_order and num_labels of each microbatch, all of the same number of rows.
+ * Where all tokens have a label, order and inverse_order are not written.  Call before
+ * batch_upload. */
 void batch_order_labels(struct batch *b, int num_microbatches);
 /* Copies a batch of one row to row i, and adds its counts. */
 void batch_copy_row(struct batch *b, int i, const struct batch *row);

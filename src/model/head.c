@@ -141,7 +141,7 @@ static enum status copy_tokens(const struct model *m, const struct microbatch *b
     int N = num_tokens(b), listed = b->head_tokens;
     struct embedding op = {
         .N = c->back ? N : listed, .V = c->back ? listed : N, .D = c->columns, .dtype = c->dtype};
-    struct embedding_fwd io = {c->back ? b->place_BT : b->order_BT, c->from, c->to};
+    struct embedding_fwd io = {c->back ? b->inverse_order_BT : b->order_BT, c->from, c->to};
     TRY(embedding_forward(m->ops, &op, &io, m->queue));
     return STATUS_OK;
 }

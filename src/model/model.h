@@ -85,9 +85,10 @@ struct microbatch {
     float *loss_BT;         /* loss of each token, 0 where ignored */
     int32_t *best_BT;       /* argmax of the logits at each position that has a label, or NULL */
     /* The head computes the first head_tokens (head_count_tokens) of order_BT, which lists tokens
-     * with a label before those without; place_BT is the inverse.  head_tokens 0: all tokens. */
+     * with a label before those without; inverse_order_BT is its inverse.  head_tokens 0: all
+     * tokens. */
     int head_tokens;
-    const int32_t *order_BT, *place_BT;
+    const int32_t *order_BT, *inverse_order_BT;
 };
 
 /* Stands for start and end in a sizing pass of a run with a document mask; never read. */

@@ -45,7 +45,7 @@ static enum status run_forward(struct evaluator *e, struct arena *step)
         micro.causal = e->causal;
         if (micro.ids_BT)
             micro.head_tokens =
-                head_count_tokens(e->pipeline.model, &micro, uploaded.num_labels_B[i]);
+                head_count_tokens(e->pipeline.model, &micro, uploaded.num_labels[i]);
         if (e->best_BT) micro.best_BT = e->best_BT + first, micro.loss_BT = e->loss_BT + first;
         e->microbatches[i] = micro;
     }

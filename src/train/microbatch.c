@@ -12,6 +12,6 @@ struct microbatch microbatch_from_batch(const struct batch *b, int i, int count,
     micro.weight_BT = b->weight_BT ? b->weight_BT + first : NULL;
     micro.start_BT = documents ? b->start_BT + first : NULL;
     micro.end_BT = documents ? b->end_BT + first : NULL;
-    micro.order_BT = b->order_BT + first, micro.place_BT = b->place_BT + first;
+    micro.order_BT = b->order_BT + first, micro.inverse_order_BT = b->inverse_order_BT + first;
     return micro;
 }

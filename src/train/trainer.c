@@ -38,7 +38,7 @@ struct microbatch trainer_microbatch(const struct trainer *t, int i)
     micro.causal = t->evaluator.causal, micro.last = i == count - 1;
     micro.z_loss = (float)t->config->training.z_loss;
     if (t->loss_BT) micro.loss_BT = t->loss_BT + (size_t)i * (size_t)micro.B * (size_t)micro.T;
-    int num_labels = micro.ids_BT ? t->uploaded.num_labels_B[i]
+    int num_labels = micro.ids_BT ? t->uploaded.num_labels[i]
                                   : expected_labels(&t->config->objective, micro.B * micro.T);
     micro.head_tokens = head_count_tokens(&t->model, &micro, num_labels);
     return micro;

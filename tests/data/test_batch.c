@@ -48,19 +48,20 @@ TEST(batch_order_lists_tokens_with_a_label_first)
 {
     enum { NONE = LABEL_IGNORED };
     static const int32_t labels[12] = {NONE, 4, NONE, 5, 6, NONE, 7, 8, 9, 1, 2, 3};
-    static const int32_t order[6] = {1, 3, 4, 0, 2, 5}, place[6] = {3, 0, 4, 1, 2, 5};
+    static const int32_t order[6] = {1, 3, 4, 0, 2, 5}, inverse[6] = {3, 0, 4, 1, 2, 5};
     struct arena run = {0};
     struct batch b;
     CHECK_STATUS(OK, arena_init(&run, 1 << 12, NULL));
     batch_alloc(&b, 4, 3, &run);
     memcpy(b.labels_BT, labels, sizeof labels);
     batch_order_labels(&b, 2);
-    CHECK(b.num_labels_B[0] == 3 && b.num_labels_B[1] == 6);
-    CHECK(!memcmp(b.order_BT, order, sizeof order) && !memcmp(b.place_BT, place, sizeof place));
-    CHECK(!b.order_BT[11] && !b.place_BT[11]); /* not written: all have a label */
+    CHECK(b.num_labels[0] == 3 && b.num_labels[1] == 6);
+    CHECK(!memcmp(b.order_BT, order, sizeof order) &&
+          !memcmp(b.inverse_order_BT, inverse, sizeof inverse));
+    CHECK(!b.order_BT[11] && !b.inverse_order_BT[11]); /* not written: all have a label */
     batch_order_labels(&b, 4);
-    CHECK(b.num_labels_B[1] == 2 && b.order_BT[3] == 0 && b.order_BT[5] == 2);
-    CHECK(b.num_labels_B[3] == 3);
+    CHECK(b.num_labels[1] == 2 && b.order_BT[3] == 0 && b.order_BT[5] == 2);
+    CHECK(b.num_labels[3] == 3);
     arena_release(&run);
 }
 

@@ -85,10 +85,10 @@ static void keep_labels(struct rig *r, int count)
 static void skip_others(struct rig *r, struct batch *b, int32_t *arrays)
 {
     *b = (struct batch){.B = ROWS, .T = T, .labels_BT = r->labels};
-    b->order_BT = arrays, b->place_BT = arrays + N, b->num_labels_B = arrays + (size_t)2 * N;
+    b->order_BT = arrays, b->inverse_order_BT = arrays + N, b->num_labels = arrays + (size_t)2 * N;
     batch_order_labels(b, 1);
-    r->b.order_BT = b->order_BT, r->b.place_BT = b->place_BT;
-    r->b.head_tokens = head_count_tokens(&r->m, &r->b, b->num_labels_B[0]);
+    r->b.order_BT = b->order_BT, r->b.inverse_order_BT = b->inverse_order_BT;
+    r->b.head_tokens = head_count_tokens(&r->m, &r->b, b->num_labels[0]);
 }
 
 static void check_masked(enum dtype dtype, int labels, int computed)
