@@ -76,7 +76,7 @@ void stream_release(struct stream *s)
     free(s->group_start);
 }
 
-/* Whatever the seed, so that runs with several seeds hold out the same documents. */
+/* Does not depend on data.seed, so that runs with different seeds hold out the same documents. */
 static bool is_held_out(const struct stream_rules *r, size_t source, uint64_t position)
 {
     return r->validation_share > 0 && rng_uniform(0, RNG_VALIDATION, r->identities[source].place,

@@ -284,7 +284,7 @@ static void write_number(struct json_writer *w, const char *key, double value)
     json_write_format(w, key, "%.9g", value);
 }
 
-/* A line of metrics.jsonl, in m->text. */
+/* Begin and end a line of metrics.jsonl in m->text; end_line also writes it. */
 static struct json_writer begin_line(struct metrics *m, int64_t step)
 {
     struct json_writer w = {.text = &m->text};

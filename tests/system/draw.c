@@ -1,4 +1,3 @@
-/* draw.c */
 // SPDX-License-Identifier: Apache-2.0
 #include "system/draw.h"
 

@@ -1,4 +1,3 @@
-/* draw_runs.c */
 // SPDX-License-Identifier: Apache-2.0
 #include "system/draw_runs.h"
 

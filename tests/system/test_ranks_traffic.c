@@ -120,16 +120,16 @@ static size_t muon_received_of_slices(const struct training *t)
     return muon_received(t, GROUP_tp);
 }
 
-#define MUON    "optimizer.name=Muon"
-#define NO_REDO "activation_checkpoint.mode=none"
-#define NEVER   "parallelism.fsdp_reshard_after_forward=never"
-#define CHUNKS  "parallelism.pipeline_parallel_schedule=Interleaved1F1B"
-#define GATHER  TRANSFER_all_gather
-#define REDUCE  TRANSFER_reduce_scatter
-#define SUM     TRANSFER_all_reduce
-#define SHIFT   TRANSFER_shift
-#define RECEIVE TRANSFER_receive
-#define ALL     TRANSFER_all_to_all
+#define MUON       "optimizer.name=Muon"
+#define NO_REDO    "activation_checkpoint.mode=none"
+#define NEVER      "parallelism.fsdp_reshard_after_forward=never"
+#define CHUNKS     "parallelism.pipeline_parallel_schedule=Interleaved1F1B"
+#define GATHER     TRANSFER_all_gather
+#define REDUCE     TRANSFER_reduce_scatter
+#define SUM        TRANSFER_all_reduce
+#define SHIFT      TRANSFER_shift
+#define RECEIVE    TRANSFER_receive
+#define ALL_TO_ALL TRANSFER_all_to_all
 
 static const struct layout_of_ranks layouts[] = {
     {"FSDP 2", 2, {SHARD(2)}, GROUP_shard, {{GATHER, gathered_twice}, {REDUCE, reduced_each_time}}},
@@ -155,9 +155,9 @@ static const struct layout_of_ranks layouts[] = {
     {"CP 4", 4, {CP(4), NO_REDO}, GROUP_cp, {{SHIFT, ring_received}}},
     {"PP 2", 2, {PP(2)}, GROUP_pp, {{RECEIVE, stage_received}}},
     {"PP 4", 4, {PP(4)}, GROUP_pp, {{RECEIVE, stage_received}}},
-    {"Muon, FSDP 2", 2, {SHARD(2), MUON}, GROUP_shard, {{ALL, muon_received_of_shards}}},
-    {"Muon, FSDP 4", 4, {SHARD(4), MUON}, GROUP_shard, {{ALL, muon_received_of_shards}}},
-    {"Muon, TP 2", 2, {TP(2), MUON}, GROUP_tp, {{ALL, muon_received_of_slices}}},
+    {"Muon, FSDP 2", 2, {SHARD(2), MUON}, GROUP_shard, {{ALL_TO_ALL, muon_received_of_shards}}},
+    {"Muon, FSDP 4", 4, {SHARD(4), MUON}, GROUP_shard, {{ALL_TO_ALL, muon_received_of_shards}}},
+    {"Muon, TP 2", 2, {TP(2), MUON}, GROUP_tp, {{ALL_TO_ALL, muon_received_of_slices}}},
     {.name = "Muon, FSDP 2 x TP 2", .ranks = 4, .settings = {SHARD(2), TP(2), MUON}},
     {.name = "HSDP 2 x 2 x TP 2", .ranks = 8, .settings = {COPIES(2), SHARD(2), TP(2)}},
     {.name = "TP 4, heads of keys twice", .ranks = 4, .settings = {TP(4)}},
