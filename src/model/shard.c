@@ -35,13 +35,14 @@ static void add_vocabulary(struct shard_builder *b, const struct tensor_slot *wh
     append(b, run);
 }
 
-/* Appends elements [from, to) of the sliced tensor `t`, at `offset` in the flat buffers. */
-static void add_elements(struct shard_builder *b, const struct tensor_slot *t, size_t from,
-                         size_t to, size_t offset)
+/* Appends elements of the sliced tensor `t`. */
+static void add_elements(struct shard_builder *b, const struct tensor_slot *t,
+                         struct shard_run elements)
 {
     const struct tensor_slot *whole = layout_find(b->whole, t->id, t->layer);
     const struct param *param = &params[t->id];
-    struct shard_run run = {(int)(whole - b->whole->tensors), from, to - from, offset};
+    struct shard_run run = elements;
+    run.tensor = (int)(whole - b->whole->tensors);
     bool by_columns = param->tp && param->axes[1] == param->tp;
     /* With fewer key/value heads than slices, neighbors have the same one. */
     size_t slices_per_head = (size_t)b->at.num_slices * t->elements / whole->elements;
@@ -55,13 +56,27 @@ static void add_elements(struct shard_builder *b, const struct tensor_slot *t, s
         return;
     }
     size_t columns = (size_t)t->columns, all = (size_t)whole->columns;
+    size_t from = elements.first, to = from + elements.count;
     for (size_t i = from, n; i < to; i += n) { /* row by row */
         size_t row = i / columns, column = i % columns;
         n = columns - column < to - i ? columns - column : to - i;
         run.first = row * all + (size_t)b->at.slice * columns + column;
-        run.count = n, run.at = offset + i - from;
+        run.count = n, run.at = elements.at + i - from;
         append(b, run);
     }
+}
+
+struct shard_run shard_find(const struct layout *l, int tensor, int shard, int num_shards)
+{
+    const struct tensor_slot *t = &l->tensors[tensor];
+    const struct unit *u = &l->units[layout_unit(l, t->id, t->layer)];
+    size_t each = u->elements / (size_t)num_shards, begin = u->offset + (size_t)shard * each;
+    size_t from = t->offset, to = from + t->elements;
+    if (from < begin) from = begin;
+    if (to > begin + each) to = begin + each;
+    if (from >= to) return (struct shard_run){.tensor = tensor};
+    return (struct shard_run){tensor, from - t->offset, to - from,
+                              u->offset / (size_t)num_shards + from - begin};
 }
 
 void shard_init_sliced(struct shard *p, const struct layout *l, const struct layout *whole,
@@ -72,18 +87,9 @@ void shard_init_sliced(struct shard *p, const struct layout *l, const struct lay
     *p = (struct shard){.runs = heap(capacity * sizeof *p->runs),
                         .elements = l->elements / num_shards};
     BUG_IF(at.slice >= at.num_slices);
-    for (int i = 0; i < l->num_units; i++) {
-        const struct unit *u = &l->units[i];
-        size_t each = u->elements / num_shards, begin = u->offset + (size_t)at.shard * each;
-        for (int k = u->first_tensor; k < u->first_tensor + u->num_tensors; k++) {
-            const struct tensor_slot *t = &l->tensors[k];
-            size_t from = t->offset, to = from + t->elements;
-            if (from < begin) from = begin;
-            if (to > begin + each) to = begin + each;
-            if (from < to)
-                add_elements(&b, t, from - t->offset, to - t->offset,
-                             u->offset / num_shards + from - begin);
-        }
+    for (int i = 0; i < l->num_tensors; i++) {
+        struct shard_run run = shard_find(l, i, at.shard, at.num_shards);
+        if (run.count) add_elements(&b, &l->tensors[i], run);
     }
 }
 
