@@ -16,16 +16,18 @@ static const double ns_a = 3.4445, ns_b = -4.7750, ns_c = 2.0315, min_norm = 1e-
 
 enum { IN_FLIGHT = 2 }; /* rounds */
 
-/* As many matrices as there are ranks that shard them: one for each, in order. */
+/* One matrix for each rank that shards matrices, in order. */
 struct round {
-    float *own;        /* what this rank holds of them, one after the other */
+    float *own;        /* this rank's shards of them, one after the other */
     float *x;          /* the whole matrix of this rank */
     struct transfer t; /* over o->fsdp: own to x, or x to own */
+    bool in_flight;    /* t */
     /* Parts of t.  A matrix belongs to a rank of o->fsdp: to a member of that rank's o->tp. */
     size_t *held;   /* elements that this rank holds of the matrices of each rank of o->fsdp */
     size_t *others; /* elements that each rank of o->fsdp holds of this rank's matrices */
 };
 
+/* Steps reuse it, because no step allocates.  Pointers that are not owned are those of the step. */
 struct muon {
     const struct optim *o;
     const struct ops *ops;
@@ -34,19 +36,14 @@ struct muon {
     const struct layout *local;          /* of this rank's stages; its tensors are slices */
     const struct tensor_slot **matrices; /* of `local`; owned */
     int count, fsdp, tp;                 /* matrices; sizes of the groups */
-    size_t most_elements, longest_side;  /* of whole matrices */
-    size_t most_own;                     /* of a round */
-    size_t *sizes; /* of parts: of both rounds, then of transfers over o->tp; owned */
+    size_t longest_side;                 /* the longest of the shorter sides of whole matrices */
+    size_t most_elements; /* the largest total of a matrix's slices on all ranks of o->tp */
+    size_t most_own;      /* of a round */
+    size_t *sizes;        /* of parts: of both rounds, then of transfers over o->tp; owned */
     struct round rounds[IN_FLIGHT];
     float *y;      /* scratch of an iteration; the slices of a matrix while they are exchanged */
     float *slices; /* this rank's of the matrices of its o->tp */
     float *gram, *square;
-};
-
-/* What a rank of o->fsdp holds of a slice. */
-struct share {
-    size_t first, count; /* elements of the slice */
-    size_t at;           /* of the first, in that rank's flat buffers */
 };
 
 static int size_of(const struct comm *group) { return group ? group->size : 1; }
@@ -54,47 +51,41 @@ static int shorter_side(const struct tensor_slot *s)
 {
     return (int)(s->rows < s->columns ? s->rows : s->columns);
 }
-static int count_sharers(const struct muon *c) { return c->fsdp * c->tp; }
+static int count_partitions(const struct muon *c) { return c->fsdp * c->tp; }
 static int count_rounds(const struct muon *c)
 {
-    return (c->count + count_sharers(c) - 1) / count_sharers(c);
+    return (c->count + count_partitions(c) - 1) / count_partitions(c);
 }
 static struct round *round_of(struct muon *c, int round) { return &c->rounds[round % IN_FLIGHT]; }
 
 /* The slice of matrix k of the round; NULL: there are fewer. */
 static const struct tensor_slot *slice_of(const struct muon *c, int round, int k)
 {
-    int i = round * count_sharers(c) + k;
+    int i = round * count_partitions(c) + k;
     return i < c->count ? c->matrices[i] : NULL;
 }
 /* Those of this rank's o->tp: number `tp`, which the rank of that number makes whole. */
 static const struct tensor_slot *slice_here(const struct muon *c, int round, int tp)
 {
-    return slice_of(c, round, c->o->sharer / c->tp * c->tp + tp);
+    return slice_of(c, round, c->o->partition / c->tp * c->tp + tp);
 }
 static const struct tensor_slot *slice_of_mine(const struct muon *c, int round)
 {
-    return slice_here(c, round, c->o->sharer % c->tp);
+    return slice_here(c, round, c->o->partition % c->tp);
 }
 static const struct tensor_slot *whole_of(const struct muon *c, const struct tensor_slot *slice)
 {
     return layout_find(c->o->layout, slice->id, slice->layer);
 }
 
-static struct share find_share(const struct muon *c, const struct tensor_slot *slice, int holder)
+/* What a rank of o->fsdp holds of a slice. */
+static struct shard_run shard_of(const struct muon *c, const struct tensor_slot *slice, int holder)
 {
-    const struct unit *u = &c->local->units[layout_unit(c->local, slice->id, slice->layer)];
-    size_t shards = (size_t)c->fsdp, each = u->elements / shards;
-    size_t begin = u->offset + (size_t)holder * each, from = slice->offset,
-           to = from + slice->elements;
-    if (from < begin) from = begin;
-    if (to > begin + each) to = begin + each;
-    if (from >= to) return (struct share){0};
-    return (struct share){from - slice->offset, to - from, u->offset / shards + from - begin};
+    return shard_find(c->local, (int)(slice - c->local->tensors), holder, c->fsdp);
 }
-static struct share own_share(const struct muon *c, const struct tensor_slot *slice)
+static struct shard_run own_shard(const struct muon *c, const struct tensor_slot *slice)
 {
-    return find_share(c, slice, c->o->sharer / c->tp);
+    return shard_of(c, slice, c->o->partition / c->tp);
 }
 
 /* Finds the matrices, and their largest sizes. */
@@ -105,15 +96,17 @@ static void init(struct muon *c)
     for (int i = 0; i < l->num_tensors; i++) {
         if (!optim_is_muon(c->o->config, l->tensors[i].id)) continue;
         const struct tensor_slot *whole = whole_of(c, &l->tensors[i]);
-        size_t side = (size_t)shorter_side(whole);
-        if (whole->elements > c->most_elements) c->most_elements = whole->elements;
+        size_t side = (size_t)shorter_side(whole),
+               elements = (size_t)c->tp * l->tensors[i].elements;
+        /* More than the whole matrix if slices have the same key/value heads. */
+        if (elements > c->most_elements) c->most_elements = elements;
         if (side > c->longest_side) c->longest_side = side;
         c->matrices[c->count++] = &l->tensors[i];
     }
     for (int round = 0; round < count_rounds(c); round++) {
         size_t own = 0;
-        for (int k = 0; k < count_sharers(c) && slice_of(c, round, k); k++)
-            own += own_share(c, slice_of(c, round, k)).count;
+        for (int k = 0; k < count_partitions(c) && slice_of(c, round, k); k++)
+            own += own_shard(c, slice_of(c, round, k)).count;
         if (own > c->most_own) c->most_own = own;
     }
     size_t fsdp = (size_t)c->fsdp;
@@ -133,7 +126,7 @@ static void alloc_scratch(struct muon *c, struct arena *scratch)
         struct round *r = &c->rounds[i];
         r->x = arena_alloc(scratch, n, sizeof *r->x);
         r->own = r->x;
-        if (count_sharers(c) > 1) r->own = arena_alloc(scratch, c->most_own, sizeof *r->own);
+        if (count_partitions(c) > 1) r->own = arena_alloc(scratch, c->most_own, sizeof *r->own);
     }
     for (int i = in_flight; i < IN_FLIGHT; i++)
         c->rounds[i].x = c->rounds[0].x, c->rounds[i].own = c->rounds[0].own;
@@ -158,9 +151,9 @@ static enum status combine(const struct muon *c, struct axpby a, const float *x,
     return STATUS_OK;
 }
 
-/* Advances the momentum of a share, and leaves its part of the update in own.  y serves as a
+/* Advances the momentum of a shard, and leaves its part of the update in own.  y serves as a
  * float32 copy of momentum stored as BF16. */
-static enum status update_momentum(const struct muon *c, struct share s, float *own)
+static enum status update_momentum(const struct muon *c, struct shard_run s, float *own)
 {
     const struct optim *o = c->o;
     double momentum = o->config->momentum, added = (1 - momentum) * c->u->scale;
@@ -187,7 +180,7 @@ static double adjust_lr(enum adjust_lr_fn how, const struct tensor_slot *s)
 }
 
 static enum status update_weights(const struct muon *c, const struct tensor_slot *slice,
-                                  struct share s, const float *own)
+                                  struct shard_run s, const float *own)
 {
     const struct optim *o = c->o;
     if (!s.count) return STATUS_OK;
@@ -213,23 +206,27 @@ static enum status start_over_fsdp(struct muon *c, int round, bool gathers)
     const struct comm *fsdp = c->o->fsdp;
     size_t all = 0;
     memset(r->held, 0, 2 * (size_t)c->fsdp * sizeof *r->held); /* and others */
-    for (int k = 0; k < count_sharers(c) && slice_of(c, round, k); k++) {
+    for (int k = 0; k < count_partitions(c) && slice_of(c, round, k); k++) {
         const struct tensor_slot *slice = slice_of(c, round, k);
         all += slice->elements;
-        r->held[k / c->tp] += own_share(c, slice).count;
-        for (int i = 0; i < c->fsdp && k / c->tp == c->o->sharer / c->tp; i++)
-            r->others[i] += find_share(c, slice, i).count;
+        r->held[k / c->tp] += own_shard(c, slice).count;
+        for (int i = 0; i < c->fsdp && k / c->tp == c->o->partition / c->tp; i++)
+            r->others[i] += shard_of(c, slice, i).count;
     }
     r->t = (struct transfer){.kind = TRANSFER_all_to_all, .count = all, .begins_first = true};
     r->t.x = gathers ? r->own : r->x, r->t.own = gathers ? r->x : r->own;
     r->t.sends = gathers ? r->held : r->others, r->t.receives = gathers ? r->others : r->held;
-    if (comm_transfers(fsdp, c->queue->sizing)) TRY(comm_start(fsdp, &r->t));
+    if (!comm_transfers(fsdp, c->queue->sizing)) return STATUS_OK;
+    TRY(comm_start(fsdp, &r->t));
+    r->in_flight = true;
     return STATUS_OK;
 }
 
-static enum status wait_over_fsdp(struct muon *c, int round)
+static enum status wait_over_fsdp(struct round *r)
 {
-    if (comm_transfers(c->o->fsdp, c->queue->sizing)) TRY(comm_wait(&round_of(c, round)->t));
+    if (!r->in_flight) return STATUS_OK;
+    r->in_flight = false;
+    TRY(comm_wait(&r->t));
     return STATUS_OK;
 }
 
@@ -243,7 +240,7 @@ static enum status copy_slices(struct muon *c, int round, bool back)
         size_t begin = 0;
         for (int k = 0; k < c->tp && slice_here(c, round, k); k++) {
             const struct tensor_slot *slice = slice_here(c, round, k);
-            struct share s = find_share(c, slice, holder);
+            struct shard_run s = shard_of(c, slice, holder);
             float *there = element(x, done, F32), *here = element(c->slices, begin + s.first, F32);
             if (s.count)
                 TRY(convert(c, (struct cast){.n = s.count}, back ? here : there,
@@ -307,8 +304,8 @@ static enum status begin_gather(struct muon *c, int round)
 {
     struct round *r = round_of(c, round);
     size_t done = 0;
-    for (int k = 0; k < count_sharers(c) && slice_of(c, round, k); k++) {
-        struct share s = own_share(c, slice_of(c, round, k));
+    for (int k = 0; k < count_partitions(c) && slice_of(c, round, k); k++) {
+        struct shard_run s = own_shard(c, slice_of(c, round, k));
         TRY(update_momentum(c, s, element(r->own, done, F32)));
         done += s.count;
     }
@@ -318,7 +315,7 @@ static enum status begin_gather(struct muon *c, int round)
 
 static enum status end_gather(struct muon *c, int round)
 {
-    if (c->fsdp > 1) TRY(wait_over_fsdp(c, round));
+    TRY(wait_over_fsdp(round_of(c, round)));
     if (c->tp == 1) return STATUS_OK;
     if (c->fsdp > 1) TRY(copy_slices(c, round, false));
     TRY(run_over_tp(c, round, true));
@@ -339,19 +336,19 @@ static enum status begin_scatter(struct muon *c, int round)
 
 static enum status end_scatter(struct muon *c, int round)
 {
-    const struct round *r = round_of(c, round);
+    struct round *r = round_of(c, round);
     size_t done = 0;
-    if (c->fsdp > 1) TRY(wait_over_fsdp(c, round));
-    for (int k = 0; k < count_sharers(c) && slice_of(c, round, k); k++) {
-        struct share s = own_share(c, slice_of(c, round, k));
+    TRY(wait_over_fsdp(r));
+    for (int k = 0; k < count_partitions(c) && slice_of(c, round, k); k++) {
+        struct shard_run s = own_shard(c, slice_of(c, round, k));
         TRY(update_weights(c, slice_of(c, round, k), s, element(r->own, done, F32)));
         done += s.count;
     }
     return STATUS_OK;
 }
 
-/* Ends the round before, and begins the next one, in the buffers of the former. */
-static enum status turn_over(struct muon *c, int round)
+/* Ends the previous round, and begins the next one in its buffers. */
+static enum status end_previous_begin_next(struct muon *c, int round)
 {
     if (round > 0) TRY(end_scatter(c, round - 1));
     if (round + 1 < count_rounds(c)) TRY(begin_gather(c, round + 1));
@@ -425,8 +422,8 @@ static enum status iterate(const struct muon *c, const struct matrix *x)
     return STATUS_OK;
 }
 
-/* Newton-Schulz on the whole matrix.  Half way, transfers of other rounds begin, so that those of
- * both directions run beside iterations. */
+/* Newton-Schulz on the whole matrix.  Halfway, the previous round's scatter ends and the next
+ * round's gather begins, so that both overlap iterations. */
 static enum status orthogonalize(struct muon *c, int round)
 {
     const struct tensor_slot *slice = slice_of_mine(c, round);
@@ -434,27 +431,14 @@ static enum status orthogonalize(struct muon *c, int round)
     int64_t steps = c->o->config->ns_steps;
     if (slice) TRY(normalize(c, &whole));
     for (int64_t i = 0; i < steps; i++) {
-        if (i == steps / 2 && c->fsdp > 1) TRY(turn_over(c, round));
+        if (i == steps / 2 && c->fsdp > 1) TRY(end_previous_begin_next(c, round));
         if (slice) TRY(iterate(c, &whole));
     }
     return STATUS_OK;
 }
 
-enum status muon_step(struct optim *o, const struct ops *ops, const struct optim_update *u,
-                      struct queue *queue)
+static enum status run_rounds(struct muon *c)
 {
-    struct muon *c = o->muon;
-    if (o->config->name != OPTIMIZER_Muon) return STATUS_OK;
-    if (!c) {
-        c = o->muon = heap(sizeof *c);
-        *c = (struct muon){.local = o->local ? o->local : o->layout};
-        c->o = o, c->fsdp = size_of(o->fsdp), c->tp = size_of(o->tp);
-        init(c);
-    }
-    c->o = o, c->ops = ops, c->u = u, c->queue = queue;
-    if (!c->count) return STATUS_OK;
-    size_t mark = arena_mark(&queue->scratch);
-    alloc_scratch(c, &queue->scratch);
     TRY(begin_gather(c, 0));
     for (int round = 0, last = count_rounds(c) - 1; round <= last; round++) {
         TRY(end_gather(c, round));
@@ -463,8 +447,38 @@ enum status muon_step(struct optim *o, const struct ops *ops, const struct optim
         if (c->fsdp == 1 || round == last) TRY(end_scatter(c, round));
         if (c->fsdp == 1 && round < last) TRY(begin_gather(c, round + 1));
     }
-    arena_reset(&queue->scratch, mark);
     return STATUS_OK;
+}
+
+/* Forgets what is valid during a step only. */
+static void end_step(struct muon *c)
+{
+    c->o = NULL, c->ops = NULL, c->u = NULL, c->queue = NULL;
+    for (int i = 0; i < IN_FLIGHT; i++) c->rounds[i].x = c->rounds[i].own = NULL;
+    c->y = c->slices = c->gram = c->square = NULL;
+}
+
+enum status muon_step(struct optim *o, const struct ops *ops, const struct optim_update *u,
+                      struct queue *queue)
+{
+    struct muon *c = o->muon;
+    struct failure why = {0};
+    if (o->config->name != OPTIMIZER_Muon) return STATUS_OK;
+    if (!c) {
+        c = o->muon = heap(sizeof *c);
+        *c = (struct muon){.local = o->local ? o->local : o->layout};
+        c->o = o, c->fsdp = size_of(o->fsdp), c->tp = size_of(o->tp);
+        init(c);
+    }
+    if (!c->count) return STATUS_OK;
+    c->o = o, c->ops = ops, c->u = u, c->queue = queue;
+    size_t mark = arena_mark(&queue->scratch);
+    alloc_scratch(c, &queue->scratch);
+    if (status_save(&why, run_rounds(c))) /* transfers in flight use the scratch memory */
+        for (int i = 0; i < IN_FLIGHT; i++) (void)wait_over_fsdp(&c->rounds[i]);
+    arena_reset(&queue->scratch, mark);
+    end_step(c);
+    return status_restore(&why);
 }
 
 void muon_release(struct optim *o)

@@ -6,25 +6,27 @@
  * than columns, and adjust from the size of the whole matrix (optimizer.adjust_lr_fn).
  *
  * Memory   m is in exp_avg; exp_avg_sq stays 0.  Scratch memory of the queue: two Gram matrices of
- *          the largest size, and as many whole matrices as follows.  One rank: two.  FSDP: three,
- *          and twice what a rank holds of a round's matrices, together about two more; with tensor
- *          parallelism another.  Tensor parallelism alone: two, and those of a round once.
+ *          the largest size, and whole matrices.  One rank: two.  FSDP: three, and this rank's
+ *          shards of two rounds, together about two more; with tensor parallelism another.  Tensor
+ *          parallelism alone: two, and this rank's slices of one round.
  * Order    Newton-Schulz runs in float32; torch rounds X and A to bfloat16.  Where the model
  *          computes in bfloat16, cuBLASLt may round the operands of its GEMMs to TF32.
- * Ranks    The ranks that shard matrices, of an FSDP group and their tensor-parallel groups, take
- *          as many matrices at a time as they are: a round.  All-to-alls, over the FSDP group and
- *          then over the tensor-parallel one, send each rank the shards of u of one matrix; it
- *          iterates, and the same in reverse returns the shards of X.  So the bits of X do not
+ * Ranks    The ranks of an FSDP group and of their tensor-parallel groups shard the matrices.  They
+ *          process them in rounds of one matrix per rank.  All-to-alls, over the FSDP group and
+ *          then over the tensor-parallel one, gather the shards of u of one matrix on each rank,
+ *          which iterates; the same in reverse scatters the shards of X.  So the bits of X do not
  *          depend on the layout, and an element travels once in each direction, with tensor
- *          parallelism twice.  The FSDP group's transfers run beside iterations of other rounds:
- *          half way through a round, X of the last one has returned and u of the next begins. */
+ *          parallelism twice.  The FSDP group's transfers overlap the iterations of other rounds:
+ *          halfway through a round, the previous round's scatter ends and the next round's gather
+ *          begins. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "optim/optim.h"
 
 /* One step on the matrices of this rank's stages.  Does nothing if optimizer.name is
- * another.  Collective over o->fsdp and o->tp.  The first one allocates o->muon. */
+ * another.  Collective over o->fsdp and o->tp.  The first one allocates o->muon.  After an error no
+ * transfer is in flight. */
 enum status muon_step(struct optim *o, const struct ops *ops, const struct optim_update *u,
                       struct queue *queue);
 void muon_release(struct optim *o);

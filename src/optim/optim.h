@@ -41,11 +41,11 @@ struct optim {
      * optimizer.offload says; borrowed; NULL: all of it is the device's. */
     struct optim_offload *offload;
     float *ema; /* borrowed; the weights' moving average (ema.h); NULL: none */
-    /* For Muon, which makes matrices whole; local, fsdp and tp are NULL on one rank. */
+    /* For Muon, which gathers whole matrices; local, fsdp and tp are NULL on one rank. */
     const struct layout *local;   /* borrowed; of this rank's stages */
     const struct comm *fsdp, *tp; /* borrowed; the ranks that shard a matrix */
-    int sharer;                   /* this rank among them, those of one `tp` together */
-    struct muon *muon;            /* transfers of its steps; owned: muon_release */
+    int partition;                /* of this rank, among them: those of one `tp` are consecutive */
+    struct muon *muon;            /* state of its steps; owned: muon_release */
 };
 
 /* From the configuration: whether master weights are split, and the dtype of moments. */

@@ -280,7 +280,7 @@ static void connect_optim(struct trainer *t)
     o->offload = c->optimizer.offload ? &t->offload : NULL;
     o->local = &t->model.layout;
     o->fsdp = fsdp, o->tp = tp;
-    o->sharer = fsdp->rank * tp->size + tp->rank;
+    o->partition = fsdp->rank * tp->size + tp->rank;
 }
 
 /* Connects the parts to each other and to the buffers. */

@@ -308,10 +308,11 @@ static enum status train_sharded(const struct comm *world, void *context)
                       .shard = &shard,
                       .weights = weights,
                       .exp_avg = heap(shard.elements * sizeof(float)),
+                      .moments = whole->o.moments,
                       .local = &local,
                       .fsdp = &fsdp,
                       .tp = &tp,
-                      .sharer = fsdp.rank * tp.size + tp.rank};
+                      .partition = fsdp.rank * tp.size + tp.rank};
     TRY(step_on_ranks(&o, whole, queue));
     for (size_t i = 0; i < shard.count; i++) {
         const struct shard_run *run = &shard.runs[i];
@@ -330,11 +331,76 @@ TEST(muon_has_the_same_bits_in_every_layout)
 {
     struct rig whole;
     const int layouts[][2] = {{2, 1}, {3, 1}, {8, 1}, {1, 2}, {1, 4}, {2, 2}, {3, 2}, {2, 4}};
-    open(&whole, F32, false);
-    for (int i = 1; i <= 3; i++) step(&whole, i, 1);
-    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
-        struct sharded x = {&whole, layouts[i][0], layouts[i][1]};
-        CHECK_STATUS(OK, ranks_run(x.fsdp * x.tp, train_sharded, &x));
+    const enum dtype moments[] = {F32, BF16};
+    for (size_t k = 0; k < 2; k++) {
+        open(&whole, moments[k], false);
+        for (int i = 1; i <= 3; i++) step(&whole, i, 1);
+        for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+            struct sharded x = {&whole, layouts[i][0], layouts[i][1]};
+            CHECK_STATUS(OK, ranks_run(x.fsdp * x.tp, train_sharded, &x));
+        }
+        close(&whole);
     }
+}
+
+static _Thread_local int in_flight; /* transfers of this rank's FSDP group */
+static void count_start(struct comm_observer *w, const struct comm *c, const struct transfer *t,
+                        size_t bytes)
+{
+    (void)w, (void)c, (void)t, (void)bytes;
+    in_flight++;
+}
+static void count_wait(struct comm_observer *w, const struct transfer *t)
+{
+    (void)w, (void)t;
+    in_flight--;
+}
+
+static enum status fail_beside_transfer(const struct linear *l, const struct linear_fwd *io,
+                                        struct queue *queue)
+{
+    if (in_flight) FAIL(DEVICE, "a GEMM fails");
+    return ops_cpu_reference.linear_forward(l, io, queue);
+}
+
+static enum status fail_step(const struct comm *world, void *context)
+{
+    const struct rig *whole = context;
+    struct comm_observer observer = {count_start, count_wait};
+    struct ops ops = ops_cpu_reference;
+    struct comm fsdp;
+    struct shard shard;
+    struct queue *queue;
+    TRY(comm_split(world, 0, world->rank, &fsdp));
+    shard_init(&shard, &whole->layout, world->rank, world->size);
+    TRY(cpu_queue_open(&queue, 1, 1 << 18));
+    fsdp.counts->observer = &observer;
+    ops.linear_forward = fail_beside_transfer;
+    float *weights = heap(shard.elements * sizeof *weights);
+    float *moments = heap(shard.elements * sizeof *moments);
+    struct optim o = {.config = &whole->config,
+                      .layout = &whole->layout,
+                      .shard = &shard,
+                      .weights = weights,
+                      .exp_avg = moments,
+                      .fsdp = &fsdp,
+                      .partition = world->rank};
+    const struct optim_update u = {.gradients = weights, .lr = 0.1, .scale = 1, .step = 1};
+    in_flight = 0;
+    RANK_CHECK(muon_step(&o, &ops, &u, queue) == STATUS_DEVICE);
+    RANK_CHECK(!strcmp(status_message(), "a GEMM fails") && !in_flight);
+    RANK_CHECK(arena_mark(&queue->scratch) == 0);
+    muon_release(&o);
+    free(weights), free(moments);
+    shard_release(&shard), cpu_queue_close(queue), comm_release(&fsdp);
+    return STATUS_OK;
+}
+
+TEST(muon_step_that_fails_waits_for_its_transfers)
+{
+    struct rig whole;
+    open(&whole, F32, false);
+    layout_release(&whole.layout), layout_init(&whole.layout, &whole.shape, 2);
+    CHECK_STATUS(OK, ranks_run(2, fail_step, &whole));
     close(&whole);
 }
