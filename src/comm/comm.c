@@ -215,6 +215,7 @@ static size_t bytes_received(const struct comm *c, const struct transfer *t)
 enum status comm_start(const struct comm *c, struct transfer *t)
 {
     BUG_IF(t->is_bytes && (t->kind == TRANSFER_reduce_scatter || t->kind == TRANSFER_all_reduce));
+    BUG_IF(t->kind == TRANSFER_all_to_all && t->sends[c->rank] != t->receives[c->rank]);
     t->comm = c, t->in_flight = NULL;
     t->started_s = t->ended_s = 0;
     TRY(enter_transfer(c, t));

@@ -115,8 +115,8 @@ enum status comm_declare_p2p(const struct comm *c, const struct p2p_message *sen
  * for all transfers in flight, and aborts them if they do not end. */
 enum status comm_register_memory(const struct comm *c, void *at, size_t bytes);
 
-/* Starts t on the group.  In a group of one reduce_scatter and shift copy x to own; the others move
- * nothing. */
+/* Starts t on the group.  In a group of one reduce_scatter, shift and all_to_all copy x to own; the
+ * others move nothing. */
 enum status comm_start(const struct comm *c, struct transfer *t);
 /* Returns when the transfer is complete; its buffers are the caller's again. */
 enum status comm_wait(struct transfer *t);

@@ -45,7 +45,8 @@ struct transfer {
     int tag;       /* send, receive: matches the receive to its send; below 2^15 */
     void *work;    /* transfer_work_bytes; NULL where those are 0 */
     bool is_bytes; /* elements are raw bytes and dtype is ignored; not for sums */
-    /* all_to_all: elements of the parts of x and of own, by rank. */
+    /* all_to_all: elements of the parts of x and of own, by rank; this rank's own part is the same
+     * in both.  Valid until comm_wait returns. */
     const size_t *sends, *receives;
     /* On a device the work that its queue gets after comm_start, which might leave the transfer no
      * multiprocessor, waits until the transfer may begin, too.  Usually it then begins first. */

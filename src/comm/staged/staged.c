@@ -10,7 +10,7 @@
 /* A transfer of the wrapped group, and its staging buffer; reused when the transfer is over. */
 struct staged_transfer {
     struct transfer inner;
-    struct arena memory; /* x; own of a shift or all_to_all; then work */
+    struct arena memory; /* x, then own of a shift or all_to_all, then work */
     bool in_flight;
     struct staged_transfer *next;
 };
