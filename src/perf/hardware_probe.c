@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "machine/bandwidth.h"
-#include "machine/gpu.h"
 #include "machine/machine.h"
 #include "metrics/memory.h"
 #include "ops/linear.h"
@@ -85,7 +84,7 @@ static void describe_device(struct hardware *h, const struct device_config *c,
                             const struct machine *m)
 {
     bool native = m->ops->has_native_fp8 && m->ops->has_native_fp8(m->queue);
-    bool is_hip = gpu_backend && !strcmp(gpu_backend, "hip");
+    bool is_hip = !strcmp(m->ops->backend, "hip");
     h->name = m->ops->backend, h->text = "a GPU of this machine";
     h->vendor = is_hip ? VENDOR_amd : VENDOR_nvidia;
     if (c->fp8_speedup == 0) h->float8 = native ? 2 : 1;

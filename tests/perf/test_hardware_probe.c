@@ -43,12 +43,15 @@ TEST(hardware_probe_measures_float32_for_muon)
     config_release(&c);
 }
 
-static struct hardware probe_gpu(const char *setting, const struct hardware *known, bool native)
+static struct hardware probe_backend(const char *backend, const char *setting,
+                                     const struct hardware *known, bool native)
 {
     struct config c;
-    struct machine m = {.ops = &gpu_emu32_ops, .hardware = known};
+    struct ops ops = gpu_emu32_ops;
+    struct machine m = {.ops = &ops, .hardware = known};
     struct model_shape shape = {.D = 64, .F = 128};
     CHECK_STATUS(OK, config_load(&c, NULL, &setting, 1));
+    ops.backend = backend;
     CHECK_STATUS(OK, gpu_emu32_open(&m.queue, 0));
     ((struct gpu_queue *)m.queue)->native_fp8 = native;
     struct hardware h = device_config_hardware(&c.device);
@@ -59,6 +62,11 @@ static struct hardware probe_gpu(const char *setting, const struct hardware *kno
     gpu_emu32_close(m.queue);
     config_release(&c);
     return h;
+}
+
+static struct hardware probe_gpu(const char *setting, const struct hardware *known, bool native)
+{
+    return probe_backend(gpu_emu32_ops.backend, setting, known, native);
 }
 
 TEST(hardware_probe_knows_the_node_of_a_gpu_by_its_name)
@@ -80,4 +88,6 @@ TEST(hardware_probe_describes_an_unknown_gpu_by_its_backend)
     CHECK(!strcmp(h.name, gpu_emu32_ops.backend) && h.vendor == VENDOR_nvidia && h.float8 == 2);
     CHECK(h.node_ranks == 1 && h.node_bandwidth == 2e9);
     CHECK(probe_gpu("device.node_rate=2e9", NULL, false).float8 == 1);
+    h = probe_backend("hip", "device.node_rate=2e9", NULL, false);
+    CHECK(!strcmp(h.name, "hip") && h.vendor == VENDOR_amd);
 }
