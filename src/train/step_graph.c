@@ -67,6 +67,21 @@ void step_graph_release(struct step_graph *g)
     *g = (struct step_graph){0};
 }
 
+/* More tokens without a label change no bit: their losses and gradients are zero, and they follow
+ * the others. */
+static void raise_head_tokens(struct step_graph *g, struct microbatch *microbatches, int count)
+{
+    int N = microbatches[0].B * microbatches[0].T;
+    if (g->tokens != N) g->tokens = N, g->head_tokens = 0;
+    for (int i = 0; i < count; i++) {
+        int listed = microbatches[i].head_tokens;
+        if (listed < N && listed > g->head_tokens) g->head_tokens = listed;
+    }
+    for (int i = 0; i < count; i++)
+        if (microbatches[i].head_tokens && microbatches[i].head_tokens < N)
+            microbatches[i].head_tokens = g->head_tokens;
+}
+
 enum status step_graph_upload(struct step_graph *g, struct microbatch *microbatches, int count)
 {
     bool is_changed = false;
@@ -76,6 +91,7 @@ enum status step_graph_upload(struct step_graph *g, struct microbatch *microbatc
         g->host_scales[i] = microbatches[i].scale;
         microbatches[i].scale_1 = &g->scales[i];
     }
+    raise_head_tokens(g, microbatches, count);
     if (is_changed)
         TRY(queue_copy(g->queue, g->scales, g->host_scales, (size_t)count * sizeof *g->scales));
     return STATUS_OK;

@@ -4,9 +4,10 @@
  * A small model's kernels take less time than their launches.  A step runs eagerly the first time
  * its microbatches have these sizes and addresses, because libraries may allocate or load code in
  * it.  The next such step is captured, and all others replay the capture.  One of the sizes is
- * head_tokens.  What differs between steps is read from device memory: the batch and the scales of
- * the losses.  The graph has neither the optimizer, whose AdamW is one launch, nor the gradient
- * norm, which the host waits for.
+ * head_tokens: in every step the largest that any microbatch needed so far, except that of all
+ * tokens, which would change the order of sums.  What differs between steps is read from device
+ * memory: the batch and the scales of the losses.  The graph has neither the optimizer, whose AdamW
+ * is one launch, nor the gradient norm, which the host waits for.
  *
  * Order    The same kernels on the same arguments: the same bits as without graphs.
  * Memory   The scales, in the run's device memory and in memory shared with the host.
@@ -30,6 +31,7 @@ struct step_graph {
 
     float *scales;             /* of each microbatch, in device memory; step_graph_alloc */
     float *host_scales;        /* the same in shared memory, initially 0 */
+    int tokens, head_tokens;   /* of a microbatch; the largest head_tokens below `tokens` so far */
     struct microbatch *before; /* of the last eager or captured step; owned */
     int num_before;            /* 0: none */
     size_t arena_mark;         /* of its step arena */
@@ -56,8 +58,8 @@ void step_graph_alloc(struct step_graph *g, int max_microbatches, struct arena *
                       struct arena *shared);
 void step_graph_release(struct step_graph *g);
 
-/* Makes the microbatches read their scales from device memory, and copies them there if they have
- * changed; nothing if graphs are not enabled. */
+/* Makes the microbatches read their scales from device memory, copies them there if they have
+ * changed, and raises head_tokens as above; nothing if graphs are not enabled. */
 enum status step_graph_upload(struct step_graph *g, struct microbatch *microbatches, int count);
 /* As pipeline_run, eagerly, captured or replayed.  Eagerly where something observes single
  * operations: a trace, or a replay of guard.replay_every.  If a capture fails, logs why, runs
