@@ -25,9 +25,27 @@ void sim_clock_compute(struct sim_clock *c, enum dtype dtype, double flops, doub
     *(matmul > memory ? &c->matmul_s : &c->memory_s) += fmax(matmul, memory);
 }
 
-/* The alpha-beta cost model: a latency per step, plus bytes over bandwidth.  Collectives are
- * hierarchical: within a node all data goes over its links, and between nodes each rank carries a
- * part of it over its share of the network.  *over: the slower of the two. */
+/* Latencies one after the other: trees for most collectives; one for messages, of which those of an
+ * all-to-all are in flight together. */
+static double latencies(enum transfer_kind kind, int ranks)
+{
+    switch (kind) {
+    case TRANSFER_all_reduce: return 2 * ceil(log2(ranks));
+    case TRANSFER_shift:
+    case TRANSFER_all_to_all:
+    case TRANSFER_send:
+    case TRANSFER_receive: return 1;
+    case TRANSFER_all_gather:
+    case TRANSFER_reduce_scatter:
+    case TRANSFER_broadcast:
+    case TRANSFER_COUNT: break;
+    }
+    return ceil(log2(ranks));
+}
+
+/* The alpha-beta cost model: latencies, plus bytes over bandwidth.  Collectives are hierarchical:
+ * within a node all data goes over its links, and between nodes each rank carries a part of it over
+ * its share of the network.  *over: the slower of the two. */
 static double transfer_seconds(const struct hardware *h, const struct transfer *t,
                                const struct sim_group *group, double bytes, int *over)
 {
@@ -35,7 +53,6 @@ static double transfer_seconds(const struct hardware *h, const struct transfer *
     bool leaves_node = group->on_node < group->size;
     double links = group->on_node > 1 ? bytes / (h->node_bandwidth * SIM_CLOCK_LINK_EFFICIENCY) : 0;
     double network = leaves_node ? bytes / (h->network_bandwidth * SIM_CLOCK_LINK_EFFICIENCY) : 0;
-    double steps = p2p ? 1 : ceil(log2(group->size)) * (t->kind == TRANSFER_all_reduce ? 2 : 1);
     if (t->kind == TRANSFER_all_to_all) { /* a part from each rank of the node, and of others */
         double others = group->size - 1, near = group->on_node - 1;
         links *= near / others, network *= 1 - near / others;
@@ -44,7 +61,7 @@ static double transfer_seconds(const struct hardware *h, const struct transfer *
     }
     if (p2p && leaves_node) links = 0;
     *over = network > links ? NETWORK : LINKS;
-    return fmax(links, network) + steps * h->latency_s;
+    return fmax(links, network) + latencies(t->kind, group->size) * h->latency_s;
 }
 
 static struct sim_transfer *find_pending(struct sim_clock *c, const struct transfer *t)

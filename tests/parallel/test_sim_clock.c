@@ -117,6 +117,10 @@ TEST(sim_clock_counts_latency_per_step_of_a_collective)
                              0); /* a group of one */
     sim_clock_wait_transfer(&c, &gather);
     CHECK_NEAR(c.now, 2, 1e-12);
+    struct transfer exchange = {.kind = TRANSFER_all_to_all};
+    sim_clock_start_transfer(&c, &exchange, &near4, 0); /* with all ranks at the same time */
+    sim_clock_wait_transfer(&c, &exchange);
+    CHECK_NEAR(c.now, 2.25, 1e-12);
     sim_clock_release(&c);
 }
 
