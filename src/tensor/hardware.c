@@ -10,10 +10,10 @@ static const struct hardware rows[] = {
 #undef X
 };
 
-static const struct form {
+static const struct variant {
     const char *pattern;
     struct hardware hardware;
-} forms[] = {
+} variants[] = {
 #define X(contains, word, bf16, f32, ranks, links)                                                 \
     {contains,                                                                                     \
      {.name = word,                                                                                \
@@ -26,7 +26,7 @@ static const struct form {
       .network_bandwidth = 50e9,                                                                   \
       .latency_s = 5e-6,                                                                           \
       .vendor = VENDOR_nvidia}},
-    HARDWARE_FORMS(X)
+    HARDWARE_VARIANTS(X)
 #undef X
 };
 
@@ -45,8 +45,8 @@ const struct hardware *hardware_find(const char *device)
 {
     if (strstr(device, " MIG "))
         return NULL; /* "NVIDIA H100 80GB HBM3 MIG 1g.10gb": a part of it */
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-        if (has_name(device, forms[i].pattern)) return &forms[i].hardware;
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)
+        if (has_name(device, variants[i].pattern)) return &variants[i].hardware;
     for (size_t i = 1; i < sizeof rows / sizeof *rows; i++)
         if (has_name(device, rows[i].name)) return &rows[i];
     return NULL;

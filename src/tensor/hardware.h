@@ -7,7 +7,7 @@
  *          400 Gb/s NIC per device
  *          a100, h100, h200, b200: NVIDIA's data sheets of the 80 GB A100, of H100 and H200 as SXM
  *          modules, and of HGX B200; NICs of their DGX systems: 200 Gb/s per device with A100,
- *          400 Gb/s with the others.  Their other forms, which only a device's name selects, also
+ *          400 Gb/s with the others.  Their variants, which only a device's name selects, also
  *          from data sheets: cards reach each other over PCIe, as NVLink bridges connect only two
  *          or four; NVLink connects the 72 devices of a GB200 NVL72
  *          trn1 (a NeuronCore, half a chip), trn2 (a logical core of two, a quarter of a chip):
@@ -59,9 +59,9 @@ enum hardware_vendor { VENDOR_none, VENDOR_nvidia, VENDOR_amd, VENDOR_aws };
     X(trn2, "a logical core of two", 166.75e12, 45.25e12, 1.95, 0.38, 24 * 0x1p30, 725e9, 64,      \
       160e9, 6.25e9, 10e-6, VENDOR_aws, 32 * 0x1p30, 16e9)
 
-/* Forms of these devices with other rates.  Columns: what a device's name contains, name, peak bf16
- * and f32 FLOP/s, ranks per node, bandwidth within a node. */
-#define HARDWARE_FORMS(X)                                                                          \
+/* Variants of these devices with other rates.  Columns: what a device's name contains, name, peak
+ * bf16 and f32 FLOP/s, ranks per node, bandwidth within a node. */
+#define HARDWARE_VARIANTS(X)                                                                       \
     X("H100 PCIe", "h100-pcie", 756e12, 51e12, 8, 64e9)                                            \
     X("H100 NVL", "h100-nvl", 835e12, 60e12, 8, 64e9)                                              \
     X("H200 NVL", "h200-nvl", 835e12, 60e12, 8, 64e9)                                              \
@@ -96,7 +96,7 @@ static inline bool hardware_has_native_fp8(const struct hardware *h) { return h-
 
 /* A row of the table. */
 const struct hardware *hardware_row(enum hardware_row row);
-/* The form, or the row whose name ends a word of a device's name, such as "NVIDIA H200" or "NVIDIA
- * GH200 480GB".  A form's efficiency, memory and host link are zero: measured.  NULL: unknown, or a
- * MIG instance, which has a part of the device's rates. */
+/* The variant, or the row whose name ends a word of a device's name, such as "NVIDIA H200" or
+ * "NVIDIA GH200 480GB".  A variant's efficiency, memory and host link are zero: measured.  NULL:
+ * unknown, or a MIG instance, which has a part of the device's rates. */
 const struct hardware *hardware_find(const char *device);
