@@ -55,6 +55,13 @@ static size_t data_bytes(const struct run_memory *m, const struct config *c, int
 
 static bool is_gpu(const struct run_memory *m) { return queue_device_allocator(m->machine.queue); }
 
+/* Of device.hardware; of a GPU of this machine, its row's if hardware.h knows it. */
+static double node_ranks_of(const struct run_memory *m, const struct config *c)
+{
+    if (m->gpu || !m->machine.hardware) return device_config_hardware(&c->device).node_ranks;
+    return device_config_apply(&c->device, m->machine.hardware).node_ranks;
+}
+
 /* Adds what libraries take of the device. */
 static enum status add_libraries(struct run_memory *m, const struct config *c)
 {
@@ -66,7 +73,8 @@ static enum status add_libraries(struct run_memory *m, const struct config *c)
             described_gpu_add_context(plan);
         else
             plan->bytes[MEMORY_context] += used;
-        if (is_gpu(m)) described_gpu_add_communicators(&c->device, &m->machine.mesh, plan);
+        if (is_gpu(m))
+            described_gpu_add_communicators(c, &m->machine.mesh, node_ranks_of(m, c), plan);
     }
     return STATUS_OK;
 }
@@ -262,7 +270,7 @@ enum status run_memory_available(const struct run_memory *m, const struct config
     size_t all, used;
     *bytes = h.memory_bytes;
     if (*bytes > 0) return STATUS_OK;
-    *bytes = (double)memory_total_bytes() / (host_ranks ? host_ranks : h.node_ranks);
+    *bytes = (double)memory_total_bytes() / (host_ranks ? host_ranks : node_ranks_of(m, c));
     if (!is_gpu(m)) return STATUS_OK;
     TRY(queue_memory_info(m->machine.queue, &all, &used));
     *bytes = (double)all;
@@ -274,5 +282,5 @@ double run_memory_host_available(const struct run_memory *m, const struct config
     struct hardware h = device_config_hardware(&c->device);
     if (!is_gpu(m)) return 0;
     if (m->gpu || h.host_bytes > 0) return h.host_bytes;
-    return (double)memory_total_bytes() / (host_ranks ? host_ranks : h.node_ranks);
+    return (double)memory_total_bytes() / (host_ranks ? host_ranks : node_ranks_of(m, c));
 }

@@ -6,6 +6,8 @@
 static const size_t CONTEXT_BYTES = (size_t)1 << 30;
 /* Buffers of a communicator.  A channel connects two ranks, and so needs fewer. */
 static const size_t COMMUNICATOR_BYTES = (size_t)256 << 20, CHANNEL_BYTES = (size_t)32 << 20;
+/* Buffers for a pair of ranks that an all-to-all connects. */
+static const size_t NEAR_PEER_BYTES = (size_t)64 << 20, FAR_PEER_BYTES = (size_t)16 << 20;
 
 static bool has_documents(const struct simulated_queue *q, enum op_id op)
 {
@@ -55,15 +57,25 @@ static size_t ring_channels(int ranks)
     return ranks > 1 ? channels : 0;
 }
 
-void described_gpu_add_communicators(const struct device_config *c, const struct mesh *mesh,
-                                     struct memory_plan *plan)
+static size_t peer_bytes(const struct mesh *mesh, enum group g, int node_ranks)
+{
+    int on_node = mesh_group_on_node(mesh, g, node_ranks);
+    return (size_t)(on_node - 1) * NEAR_PEER_BYTES +
+           (size_t)(mesh_group_size(mesh, g) - on_node) * FAR_PEER_BYTES;
+}
+
+void described_gpu_add_communicators(const struct config *c, const struct mesh *mesh,
+                                     double node_ranks, struct memory_plan *plan)
 {
     static const enum group of_tensors[] = {GROUP_replicate, GROUP_shard, GROUP_tp};
-    bool is_aws = hardware_row((enum hardware_row)c->hardware)->vendor == VENDOR_aws;
-    if (c->comm == DEVICE_COMM_staged || is_aws) return;
+    bool is_aws = hardware_row((enum hardware_row)c->device.hardware)->vendor == VENDOR_aws;
+    if (c->device.comm == DEVICE_COMM_staged || is_aws) return;
     for (size_t i = 0; i < sizeof of_tensors / sizeof *of_tensors; i++)
         if (mesh_group_size(mesh, of_tensors[i]) > 1)
             plan->bytes[MEMORY_communication] += COMMUNICATOR_BYTES;
+    if (c->optimizer.name == OPTIMIZER_Muon) /* all-to-alls over both groups (muon.h) */
+        plan->bytes[MEMORY_communication] += peer_bytes(mesh, GROUP_shard, (int)node_ranks) +
+                                             peer_bytes(mesh, GROUP_tp, (int)node_ranks);
     /* A pipeline sends and receives inputs of forward and backward. */
     size_t channels = ring_channels(mesh->degree[AXIS_cp]) + (mesh->degree[AXIS_pp] > 1 ? 4 : 0);
     plan->bytes[MEMORY_communication] += channels * CHANNEL_BYTES;

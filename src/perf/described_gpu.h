@@ -3,9 +3,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "config/config.h"
 #include "perf/gpu_scratch.h"
 #include "perf/step_simulator.h"
-#include "tensor/device_config.h"
 #include "train/machine.h"
 #include "train/memory_plan.h"
 
@@ -21,5 +21,5 @@ void described_gpu_close(struct described_gpu *g);
 /* Adds the device memory that the GPU's context takes, about. */
 void described_gpu_add_context(struct memory_plan *plan);
 /* Adds what the communicators of a rank of any GPU take, about.  `mesh`: of the run. */
-void described_gpu_add_communicators(const struct device_config *c, const struct mesh *mesh,
-                                     struct memory_plan *plan);
+void described_gpu_add_communicators(const struct config *c, const struct mesh *mesh,
+                                     double node_ranks, struct memory_plan *plan);

@@ -2,6 +2,8 @@
 #include "system/runs.h"
 
 #include "app/run_memory.h"
+#include "backends/gpu/gpu.h"
+#include "metrics/memory.h"
 
 TEST(check_fails_where_the_memory_of_a_rank_does_not_fit)
 {
@@ -134,4 +136,23 @@ TEST(ranks_of_a_node_share_its_memory_unless_the_hardware_is_named)
     CHECK_NEAR(bytes[2], 4 * bytes[0], 1);
     CHECK_NEAR(bytes[1], 81559 * 0x1p20, 1);
     run_memory_release(&m);
+}
+
+TEST(ranks_of_a_node_with_gpus_divide_its_host_memory)
+{
+    static const struct {
+        const char *setting;
+        double ranks;
+    } rows[] = {{"device.node_ranks=0", 8}, {"device.node_ranks=4", 4}};
+    struct run_memory m = {.machine = {.hardware = hardware_row(HARDWARE_h100)}};
+    CHECK_STATUS(OK, gpu_emu32_open(&m.machine.queue, 0));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct config c;
+        CHECK_STATUS(OK, config_load(&c, NULL, &rows[i].setting, 1));
+        double all = (double)memory_total_bytes();
+        CHECK(run_memory_host_available(&m, &c, 0) == all / rows[i].ranks);
+        CHECK(run_memory_host_available(&m, &c, 2) == all / 2);
+        config_release(&c);
+    }
+    gpu_emu32_close(m.machine.queue);
 }

@@ -20,7 +20,8 @@ static struct memory_plan plan_on_gpu(const char *const *settings, int count, in
     groups_init_simulated(&m.groups, &m.mesh);
     CHECK_STATUS(OK, trainer_plan(&c, &shape, &m, &plan));
     described_gpu_add_context(&plan);
-    described_gpu_add_communicators(&c.device, &m.mesh, &plan);
+    double node_ranks = device_config_hardware(&c.device).node_ranks;
+    described_gpu_add_communicators(&c, &m.mesh, node_ranks, &plan);
     described_gpu_close(&gpu);
     config_release(&c);
     return plan;
@@ -136,6 +137,17 @@ TEST(described_gpu_counts_its_context_and_a_communicator_per_group)
     CHECK(largest == 4 * ring);
     CHECK(ring > 0 && ring == plan_on_gpu(pp, MODEL_COUNT + 2, 2).bytes[MEMORY_communication]);
     CHECK(!plan_on_gpu(staged, MODEL_COUNT + 2, 2).bytes[MEMORY_communication]);
+}
+
+/* All-to-alls connect each pair of ranks of the group: 7 peers on the node, 8 on another. */
+TEST(described_gpu_counts_the_peers_of_muons_all_to_alls)
+{
+    const char *const adamw[] = {MODEL, "device.hardware=h100"};
+    const char *const muon[] = {MODEL, "device.hardware=h100", "optimizer.name=Muon"};
+    size_t without = plan_on_gpu(adamw, MODEL_COUNT + 1, 16).bytes[MEMORY_communication];
+    size_t with = plan_on_gpu(muon, MODEL_COUNT + 2, 16).bytes[MEMORY_communication];
+    CHECK(with - without == (7 * 64 + 8 * 16) << 20);
+    CHECK(!plan_on_gpu(muon, MODEL_COUNT + 2, 1).bytes[MEMORY_communication]);
 }
 
 /* Otherwise the sizes of a step would differ. */
