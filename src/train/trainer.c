@@ -27,8 +27,12 @@ int trainer_validation_tokens(const struct config *c)
  * tokens on average. */
 static int expected_labels(const struct objective_config *o, int tokens)
 {
-    if (o->name == OBJECTIVE_causal) return tokens;
-    return (int)((o->name == OBJECTIVE_masked ? o->mask_probability : 0.5) * tokens);
+    switch (o->name) {
+    case OBJECTIVE_causal: break;
+    case OBJECTIVE_masked: return (int)(o->mask_probability * tokens);
+    case OBJECTIVE_diffusion: return tokens / 2;
+    }
+    return tokens;
 }
 
 struct microbatch trainer_microbatch(const struct trainer *t, int i)
