@@ -16,8 +16,10 @@
 #include "model/model.h"
 
 #define STOP_POLL_S 0.05
-/* With a GPU: the host opens the units of a short step long before the GPU computes. */
-#define STOP_POLL_GPU_S 1
+/* With a GPU: while hosts wait for each other to agree, they lose their lead over their GPUs.  With
+ * 1 s no step shorter than that has an agreement within it, and a signal is still noticed long
+ * before Slurm kills the job, 30 s after SIGTERM by default (KillWait). */
+#define STOP_POLL_GPU_S 1.0
 
 struct stop {
     struct unit_provider units;     /* for model.units: opens the units of `provider` */
