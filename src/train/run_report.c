@@ -118,9 +118,9 @@ static void append_output(struct text *t, const struct training_run *r)
 static void warn_of_slow_float8(const struct trainer *t)
 {
     if (!t->has_float8 || !t->machine.queue->device || t->float8.device.queue) return;
-    log_line(LOG_WARN, "this GPU's matrix units do not multiply FP8 values here, so they are "
-                       "multiplied in bfloat16, and a step takes longer than without FP8: remove "
-                       "\"float8\" from model.converters, or float8.enable_float8_linear");
+    log_line(LOG_WARN, "FP8 makes this run slower: on this GPU the program multiplies FP8 values "
+                       "in bfloat16, after quantizing them; to train without FP8, remove "
+                       "\"float8\" from model.converters and float8.enable_float8_linear");
 }
 
 void run_report_begin(struct run_report *t, const struct training_run *r)
