@@ -95,7 +95,9 @@ enum status gpu_machine_open(struct machine *m, const struct device_config *c, i
     m->ops = &BACKEND(ops);
     TRY(BACKEND(open)(&m->queue, index));
     m->queue->num_threads = c->threads ? (int)c->threads : cores;
-    omp_set_num_threads(m->queue->num_threads); /* they zero pinned memory */
+    /* As cpu_queue_open does: for every parallel loop that sets no number of its own, such as the
+     * one that zeroes pinned memory. */
+    omp_set_num_threads(m->queue->num_threads);
     BACKEND(allow_nondeterministic)(m->queue, !c->deterministic);
     BACKEND(limit_attention)(m->queue, (size_t)c->attention_bytes);
     TRY(look_up_peak(m, index));
