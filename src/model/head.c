@@ -126,7 +126,8 @@ enum status head_scale(const struct model *m, void *y_ND, size_t N)
     return STATUS_OK;
 }
 
-/* Copies elements of tokens to the head's order, or `back`, where others become zeros. */
+/* Copies elements of tokens to the head's order, or `back`, where others become zeros.
+ * embedding_forward copies rows bit by bit; F32 stands for any 4 bytes. */
 struct token_copy {
     bool back;
     const void *from;

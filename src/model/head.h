@@ -22,7 +22,7 @@ struct head_io {
     void *scratch_ND; /* overwritten; if S = N it may be dx_SD, or x_SD without `backward` */
 };
 /* How many tokens the head computes of a microbatch with num_labels labels: whole chunks, at least
- * one. */
+ * one, or all tokens. */
 int head_count_tokens(const struct model *m, const struct microbatch *b, int num_labels);
 /* Fills b's loss and best; with `backward` also accumulates the gradients of the norm and the head.
  * Their units are open. */
