@@ -54,7 +54,7 @@ size_t run_memory_needed(const struct run_memory *m);
 /* Bytes that any rank needs of the host of its GPU, at most; 0 on a CPU. */
 size_t run_memory_host_needed(const struct run_memory *m);
 /* Bytes that a rank has on device.hardware; on this machine the GPU's, or the host's divided by
- * host_ranks, 0: by the ranks of a node (device.node_ranks, or what hardware.h has for this GPU). */
+ * host_ranks, 0: by the ranks of a node (device.node_ranks, or what hardware.h has). */
 enum status run_memory_available(const struct run_memory *m, const struct config *c, int host_ranks,
                                  double *bytes);
 /* Bytes of host memory that a rank with a GPU has; 0: unknown, or a CPU. */

@@ -32,7 +32,7 @@ struct shard_position {
     int slice, num_slices;
 };
 
-/* The elements of l's tensor `tensor` that shard `shard` of layout_init's `num_shards` has; count 0:
+/* The elements of l's tensor `tensor` in shard `shard` of layout_init's `num_shards`; count 0:
  * none.  `tensor` and `first` are of l, which may be sliced. */
 struct shard_run shard_find(const struct layout *l, int tensor, int shard, int num_shards);
 /* Shard `shard` of layout_init's `num_shards`. */
