@@ -88,10 +88,31 @@ static struct shard_run own_shard(const struct muon *c, const struct tensor_slot
     return shard_of(c, slice, c->o->partition / c->tp);
 }
 
+struct costly {
+    const struct tensor_slot *slice;
+    double cost;
+};
+
+/* Multiplications of an iteration: of the Gram matrix, its square, and their product with X. */
+static double cost_of(const struct tensor_slot *whole)
+{
+    double m = (double)shorter_side(whole), mn = (double)whole->elements;
+    return m * (2 * mn + m * m);
+}
+
+/* Descending; matrices of the same cost remain in order. */
+static int compare_costs(const void *x, const void *y)
+{
+    const struct costly *a = x, *b = y;
+    if (a->cost != b->cost) return a->cost < b->cost ? 1 : -1;
+    return a->slice < b->slice ? -1 : 1;
+}
+
 /* Finds the matrices, and their largest sizes. */
 static void init(struct muon *c)
 {
     const struct layout *l = c->local;
+    struct costly *all = heap((size_t)l->num_tensors * sizeof *all + 1);
     c->matrices = heap((size_t)l->num_tensors * sizeof *c->matrices + 1);
     for (int i = 0; i < l->num_tensors; i++) {
         if (!optim_is_muon(c->o->config, l->tensors[i].id)) continue;
@@ -101,8 +122,11 @@ static void init(struct muon *c)
         /* More than the whole matrix if slices have the same key/value heads. */
         if (elements > c->most_elements) c->most_elements = elements;
         if (side > c->longest_side) c->longest_side = side;
-        c->matrices[c->count++] = &l->tensors[i];
+        all[c->count++] = (struct costly){&l->tensors[i], cost_of(whole)};
     }
+    qsort(all, (size_t)c->count, sizeof *all, compare_costs);
+    for (int i = 0; i < c->count; i++) c->matrices[i] = all[i].slice;
+    free(all);
     for (int round = 0; round < count_rounds(c); round++) {
         size_t own = 0;
         for (int k = 0; k < count_partitions(c) && slice_of(c, round, k); k++)

@@ -12,7 +12,8 @@
  * Order    Newton-Schulz runs in float32; torch rounds X and A to bfloat16.  Where the model
  *          computes in bfloat16, cuBLASLt may round the operands of its GEMMs to TF32.
  * Ranks    The ranks of an FSDP group and of their tensor-parallel groups shard the matrices.  They
- *          process them in rounds of one matrix per rank.  All-to-alls, over the FSDP group and
+ *          process them in rounds of one matrix per rank, in descending order of their cost, so
+ *          that ranks do not wait long for each other.  All-to-alls, over the FSDP group and
  *          then over the tensor-parallel one, gather the shards of u of one matrix on each rank,
  *          which iterates; the same in reverse scatters the shards of X.  So the bits of X do not
  *          depend on the layout, and an element travels once in each direction, with tensor

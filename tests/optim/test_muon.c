@@ -363,11 +363,11 @@ static enum status fail_beside_transfer(const struct linear *l, const struct lin
     return ops_cpu_reference.linear_forward(l, io, queue);
 }
 
-static enum status fail_step(const struct comm *world, void *context)
+/* One step of the FSDP ranks, with `ops`. */
+static enum status step_once(const struct comm *world, const struct rig *whole,
+                             const struct ops *ops, enum status *result)
 {
-    const struct rig *whole = context;
     struct comm_observer observer = {count_start, count_wait};
-    struct ops ops = ops_cpu_reference;
     struct comm fsdp;
     struct shard shard;
     struct queue *queue;
@@ -375,7 +375,6 @@ static enum status fail_step(const struct comm *world, void *context)
     shard_init(&shard, &whole->layout, world->rank, world->size);
     TRY(cpu_queue_open(&queue, 1, 1 << 18));
     fsdp.counts->observer = &observer;
-    ops.linear_forward = fail_beside_transfer;
     float *weights = heap(shard.elements * sizeof *weights);
     float *moments = heap(shard.elements * sizeof *moments);
     struct optim o = {.config = &whole->config,
@@ -387,12 +386,21 @@ static enum status fail_step(const struct comm *world, void *context)
                       .partition = world->rank};
     const struct optim_update u = {.gradients = weights, .lr = 0.1, .scale = 1, .step = 1};
     in_flight = 0;
-    RANK_CHECK(muon_step(&o, &ops, &u, queue) == STATUS_DEVICE);
-    RANK_CHECK(!strcmp(status_message(), "a GEMM fails") && !in_flight);
-    RANK_CHECK(arena_mark(&queue->scratch) == 0);
+    *result = muon_step(&o, ops, &u, queue);
+    RANK_CHECK(!in_flight && arena_mark(&queue->scratch) == 0);
     muon_release(&o);
     free(weights), free(moments);
     shard_release(&shard), cpu_queue_close(queue), comm_release(&fsdp);
+    return STATUS_OK;
+}
+
+static enum status fail_step(const struct comm *world, void *context)
+{
+    struct ops ops = ops_cpu_reference;
+    enum status result;
+    ops.linear_forward = fail_beside_transfer;
+    TRY(step_once(world, context, &ops, &result));
+    RANK_CHECK(result == STATUS_DEVICE && !strcmp(status_message(), "a GEMM fails"));
     return STATUS_OK;
 }
 
@@ -402,5 +410,39 @@ TEST(muon_step_that_fails_waits_for_its_transfers)
     open(&whole, F32, false);
     layout_release(&whole.layout), layout_init(&whole.layout, &whole.shape, 2);
     CHECK_STATUS(OK, ranks_run(2, fail_step, &whole));
+    close(&whole);
+}
+
+enum { MAX_SQUARES = 64 };
+/* Rows of the square matrices that this rank multiplies by themselves, in order. */
+static _Thread_local int squares[MAX_SQUARES], num_squares;
+
+static enum status note_squares(const struct linear *l, const struct linear_fwd *io,
+                                struct queue *queue)
+{
+    bool is_square = io->x_ND == io->w_FD && l->N == l->D;
+    if (is_square && num_squares < MAX_SQUARES) squares[num_squares++] = l->N;
+    return ops_cpu_reference.linear_forward(l, io, queue);
+}
+
+static enum status note_step(const struct comm *world, void *context)
+{
+    struct ops ops = ops_cpu_reference;
+    enum status result;
+    ops.linear_forward = note_squares;
+    num_squares = 0;
+    TRY(step_once(world, context, &ops, &result));
+    RANK_CHECK(!result && num_squares > 1);
+    for (int i = 1; i < num_squares; i++) RANK_CHECK(squares[i] <= squares[i - 1]);
+    RANK_CHECK(squares[0] == 16 && squares[num_squares - 1] == 8); /* k and v last, one per rank */
+    return STATUS_OK;
+}
+
+TEST(muon_iterates_matrices_in_descending_order_of_their_cost)
+{
+    struct rig whole;
+    open(&whole, F32, false);
+    layout_release(&whole.layout), layout_init(&whole.layout, &whole.shape, 2);
+    CHECK_STATUS(OK, ranks_run(2, note_step, &whole));
     close(&whole);
 }
