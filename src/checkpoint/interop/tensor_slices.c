@@ -133,11 +133,16 @@ void tensor_slices_release(struct tensor_slices *s)
     *s = (struct tensor_slices){0};
 }
 
+static bool has_rotary_rows(enum param_id id)
+{
+    return id == PARAM_attn_q || id == PARAM_attn_k || id == PARAM_q_bias || id == PARAM_k_bias;
+}
+
 /* Row of the file that holds our row. */
 static int64_t file_row(const struct tensor_slices *s, const struct sliced_tensor *t, int64_t row)
 {
     int64_t K = s->head_dim;
-    if (!K || (t->name.id != PARAM_attn_q && t->name.id != PARAM_attn_k)) return row;
+    if (!K || !has_rotary_rows(t->name.id)) return row;
     int64_t j = row % K / (K / 2), i = row % (K / 2);
     return row / K * K + 2 * i + j;
 }

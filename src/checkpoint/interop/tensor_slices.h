@@ -1,9 +1,9 @@
-/* tensor_slices.h -- tensors of a model that are stored as slices in torch files: Meta's, DCP's and
- * NxD Training's checkpoints.
+/* tensor_slices.h -- tensors of a model that are stored as slices in torch files: Meta's, DCP's,
+ * NxD Training's and Megatron-LM's checkpoints.
  *
- * Reading permutes the rows of q and k from Meta's order to Hugging Face's, which is ours: Meta and
- * torchtitan store rotary pairs in adjacent rows, so row h K + j K/2 + i of ours is row
- * h K + 2 i + j of theirs.
+ * Reading permutes the rows of q and k, and their biases, from Meta's order to Hugging Face's,
+ * which is ours: Meta, torchtitan and Megatron-LM with rotary_interleaved store rotary pairs in
+ * adjacent rows, so row h K + j K/2 + i of ours is row h K + 2 i + j of theirs.
  * Memory   Files are mapped; a slice points into a mapping. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

@@ -93,3 +93,44 @@ TEST(padding_of_the_vocabulary_is_dropped_from_any_piece)
     CHECK(ROWS(&s, PARAM_head, -1, 0, 1, 2, 3, 4));
     tensor_slices_release(&s);
 }
+
+/* Rows of a head of 4 are in Meta's order 0, 2, 1, 3: so are its biases. */
+TEST(interleaved_rotary_pairs_of_q_and_k_are_permuted_with_their_biases)
+{
+    static const struct megatron_sizes heads = {.H = 2, .G = 1, .K = 4, .F = 3};
+    struct tensor_slices s = {.path = heap_string("x", 1), .head_dim = 4};
+    float values[16];
+    char name[] = "decoder.layers.0.self_attention.linear_qkv.bias";
+    struct megatron_tensor n;
+    struct torch_tensor t = {.name = name,
+                             .dtype = SAFETENSORS_F32,
+                             .num_dims = 1,
+                             .shape = {16},
+                             .strides = {1},
+                             .data = (const unsigned char *)values};
+    for (int i = 0; i < 16; i++) values[i] = (float)i;
+    CHECK(megatron_tensor_parse(name, &n));
+    CHECK_STATUS(OK, megatron_tensor_add(&s, &heads, &n, 0, &(struct file_slice){&t, NULL, 0, 0}));
+    CHECK(megatron_tensor_parse("decoder.layers.0.self_attention.linear_qkv.weight", &n));
+    t.num_dims = 2, t.shape[1] = t.strides[1] = 1;
+    CHECK_STATUS(OK, megatron_tensor_add(&s, &heads, &n, 0, &(struct file_slice){&t, NULL, 0, 0}));
+    CHECK_STATUS(OK, tensor_slices_finish(&s));
+    CHECK(ROWS(&s, PARAM_attn_q, 0, 0, 2, 1, 3, 4, 6, 5, 7));
+    CHECK(ROWS(&s, PARAM_q_bias, 0, 0, 2, 1, 3, 4, 6, 5, 7));
+    CHECK(ROWS(&s, PARAM_attn_k, 0, 8, 10, 9, 11) && ROWS(&s, PARAM_k_bias, 0, 8, 10, 9, 11));
+    CHECK(ROWS(&s, PARAM_attn_v, 0, 12, 13, 14, 15) && ROWS(&s, PARAM_v_bias, 0, 12, 13, 14, 15));
+    tensor_slices_release(&s);
+}
+
+/* Its strides may be anything: nothing is at them. */
+TEST(parts_of_empty_tensors_stay_within_them)
+{
+    float value = 0;
+    const struct torch_tensor t = {.dtype = SAFETENSORS_F32,
+                                   .num_dims = 2,
+                                   .shape = {4, 0},
+                                   .strides = {INT64_MAX, INT64_MAX},
+                                   .data = (const unsigned char *)&value};
+    const struct torch_tensor part = megatron_tensor_part(&t, 2, 2);
+    CHECK(part.shape[0] == 2 && part.data == t.data);
+}
