@@ -2,7 +2,8 @@
  * executes code.
  *
  * The globals of PICKLE_CLASSES are symbolic: a REDUCE or NEWOBJ of one yields a value that records
- * the call.  A pickle that names any other global is rejected.
+ * the call.  pickle_parse rejects a pickle that names any other global; for pickle_parse_any it is
+ * symbolic, too.
  * Memory   Values live as long as the pickle, and strings point into its bytes.  The number of
  *          values and of memo slots is at most the number of opcodes.
  * Cycles   Values may be shared, and a list may contain itself: callers must bound recursion.
@@ -58,7 +59,6 @@
     X(METADATA_INDEX, "torch.distributed", "MetadataIndex")                                        \
     X(STORAGE_META, "torch.distributed", "StorageMeta")                                            \
     X(STORAGE_INFO, "torch.distributed", "_StorageInfo")                                           \
-    X(NAMESPACE, "argparse", "Namespace")                                                          \
     X(TENSOR_REFERENCE, "torch_xla", "TensorReference")                                            \
     X(MEMORY_FORMAT, "torch.distributed", "_MEM_FORMAT_ENCODING")                                  \
     X(OLD_MEMORY_FORMAT, "torch.distributed", "MEM_FORMAT_ENCODING")                               \

@@ -60,6 +60,7 @@ TEST(a_pickle_that_names_any_other_global_is_rejected)
 {
     REJECTED("\x80\2cos\nsystem\nX\2\0\0\0id\x85R.", "global os.system");
     REJECTED("\x80\2cposix\nsystem\n.", "global posix.system");
+    REJECTED("\x80\2cargparse\nNamespace\n.", "global argparse.Namespace");
     REJECTED("\x80\2cbuiltins\neval\n.", "global builtins.eval");
     REJECTED("\x80\2ctorch.hub\nload\n.", "global torch.hub.load");
     REJECTED("\x80\2ctorchx\nSize\n.", "global torchx.Size");
