@@ -233,7 +233,10 @@ TEST(the_last_iteration_of_megatron_is_located)
     CHECK_STATUS(OK, file_write(tracker, "release", 7));
     CHECK(is_at(a, -1, test_path(a, "release")));
     CHECK_STATUS(MISSING, checkpoint_locate(a, 8, comm_self(), &path));
-    CHECK_MESSAGE("iter_0000008");
+    CHECK_MESSAGE("iter_0000008: no such iteration");
+    put_file(root, "a/iter_0000008/notes");
+    CHECK_STATUS(MISSING, checkpoint_locate(a, 8, comm_self(), &path));
+    CHECK_MESSAGE("iter_0000008: no checkpoint of Megatron-LM");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         CHECK_STATUS(OK, file_write(tracker, bad[i], strlen(bad[i])));
         CHECK_STATUS(DATA, checkpoint_locate(a, -1, comm_self(), &path));
