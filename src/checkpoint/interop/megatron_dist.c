@@ -209,21 +209,6 @@ static enum status add_entry(void *context, const struct dcp_entry *e)
     return STATUS_OK;
 }
 
-static enum status set_sizes(struct megatron_reader *r, const struct model_shape *shape)
-{
-    const struct model_shape *s = r->state.has_args ? &r->state.shape : shape;
-    if (!s)
-        FAIL(MISSING,
-             "%s: common.pt has no args, and config.json was not found: the weights alone do not "
-             "determine the number of heads",
-             r->directory.path);
-    int64_t V = shape ? shape->V : s->V;
-    bool drops = megatron_state_pads(&r->state, V, r->state.padded_vocab);
-    r->sizes = (struct megatron_sizes){s->H, s->G, s->K, s->F, drops ? V : 0};
-    r->slices->head_dim = r->state.rotary_interleaved ? s->K : 0;
-    return STATUS_OK;
-}
-
 static enum status add_source(struct megatron_reader *r, enum megatron_source source)
 {
     memset(r->sources, 0, sizeof r->sources);
@@ -238,7 +223,7 @@ enum status megatron_dist_open(struct tensor_slices *slices, const char *path,
     struct megatron_reader r;
     enum status st = open_reader(&r, slices, path);
     if (st) goto out;
-    TRY_OUT(set_sizes(&r, shape));
+    TRY_OUT(megatron_state_sizes(&r.state, shape, slices, &r.sizes));
     TRY_OUT(add_source(&r, MEGATRON_FP32));
     r.count_fp32 = slices->count;
     TRY_OUT(add_source(&r, MEGATRON_MODEL));
@@ -270,7 +255,7 @@ enum status megatron_dist_open_moments(struct tensor_slices *slices, const char 
     torch_state_init(state);
     enum status st = open_reader(&r, slices, path);
     if (st) goto out;
-    TRY_OUT(set_sizes(&r, shape));
+    TRY_OUT(megatron_state_sizes(&r.state, shape, slices, &r.sizes));
     TRY_OUT(add_source(&r, MEGATRON_EXP_AVG));
     TRY_OUT(add_source(&r, MEGATRON_EXP_AVG_SQ));
     TRY_OUT(tensor_slices_finish(slices));

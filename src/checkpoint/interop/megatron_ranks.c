@@ -24,7 +24,6 @@ struct ranks_reader {
     struct rank_grid grid;
     struct megatron_state state;
     struct megatron_sizes sizes;
-    int64_t num_layers;
 };
 
 static bool parse_number(const char **at, int *out)
@@ -196,11 +195,11 @@ static enum status count_chunks(const struct ranks_reader *r, const struct torch
         int chunk;
         if (skip_model(&name, &chunk) && chunk >= *chunks) *chunks = chunk + 1;
     }
-    if (r->num_layers % ((int64_t)*chunks * r->grid.pp))
+    if (r->sizes.L % ((int64_t)*chunks * r->grid.pp))
         FAIL(UNSUPPORTED,
              "%s: %lld layers on %d pipeline stages: stages with different numbers of layers are "
              "not supported",
-             r->slices->path, (long long)r->num_layers, *chunks * r->grid.pp);
+             r->slices->path, (long long)r->sizes.L, *chunks * r->grid.pp);
     return STATUS_OK;
 }
 
@@ -209,7 +208,7 @@ static enum status add_tensors(struct ranks_reader *r, const struct torch_tensor
 {
     int chunks, chunk;
     TRY(count_chunks(r, all, &chunks));
-    int each = (int)(r->num_layers / ((int64_t)chunks * r->grid.pp));
+    int each = (int)(r->sizes.L / ((int64_t)chunks * r->grid.pp));
     for (size_t i = 0; i < all->count; i++) {
         const char *name = all->all[i].name;
         struct megatron_tensor n;
@@ -252,14 +251,7 @@ static enum status open_ranks(struct ranks_reader *r, const struct model_shape *
 {
     count_ranks(r->slices->path, &r->grid);
     TRY(megatron_ranks_read_state(r->slices->path, &r->state));
-    const struct model_shape *s = r->state.has_args ? &r->state.shape : shape;
-    if (!s)
-        FAIL(MISSING, "%s: neither args in " FILE_NAME " nor config.json found", r->slices->path);
-    int64_t V = shape ? shape->V : s->V;
-    bool drops = megatron_state_pads(&r->state, V, r->state.padded_vocab);
-    r->sizes = (struct megatron_sizes){s->H, s->G, s->K, s->F, drops ? V : 0};
-    r->num_layers = s->L;
-    r->slices->head_dim = r->state.rotary_interleaved ? s->K : 0;
+    TRY(megatron_state_sizes(&r->state, shape, r->slices, &r->sizes));
     for (int pp = 0; pp < r->grid.pp; pp++)
         for (int tp = 0; tp < r->grid.tp; tp++) TRY(open_rank(r, tp, pp));
     TRY(tensor_slices_finish(r->slices));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/interop/megatron_state.h"
 
+#include "checkpoint/interop/megatron_tensor.h"
+
 #include <math.h>
 
 static bool is_none(const struct pickle_value *v) { return !v || v->kind == PICKLE_IS_NONE; }
@@ -200,3 +202,19 @@ void megatron_state_count(const struct megatron_state *m, struct torch_state *st
     state->optimizer_step = m->optimizer_step;
     state->tokens_seen = m->tokens_seen;
 }
+enum status megatron_state_sizes(const struct megatron_state *m, const struct model_shape *shape,
+                                 struct tensor_slices *slices, struct megatron_sizes *z)
+{
+    const struct model_shape *s = m->has_args ? &m->shape : shape;
+    if (!s)
+        FAIL(MISSING,
+             "%s: the checkpoint has no args, and config.json was not found: the weights alone do "
+             "not determine the number of heads",
+             slices->path);
+    int64_t V = shape ? shape->V : s->V;
+    bool drops = megatron_state_pads(m, V, m->padded_vocab);
+    *z = (struct megatron_sizes){s->L, s->H, s->G, s->K, s->F, drops ? V : 0};
+    slices->head_dim = m->rotary_interleaved ? s->K : 0;
+    return STATUS_OK;
+}
+

@@ -5,9 +5,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "checkpoint/interop/tensor_slices.h"
 #include "checkpoint/interop/torch_state.h"
 #include "formats/pickle.h"
 #include "model/model_shape.h"
+
+struct megatron_sizes;
 
 struct megatron_state {
     bool has_args;            /* Megatron Bridge and NeMo save none: the shape is then unset */
@@ -25,5 +28,10 @@ enum status megatron_state_read(struct megatron_state *m, const struct pickle_va
 /* Whether the first V rows of an embedding with that many are the whole vocabulary, and Megatron-LM
  * added the others as padding. */
 bool megatron_state_pads(const struct megatron_state *m, int64_t V, int64_t rows);
+/* Sets the sizes that split fused tensors, and whether `slices` permutes rows.  The arguments give
+ * them; without arguments, `shape` does.  Rows beyond shape's vocabulary are dropped if they are
+ * padding.  MISSING: there is neither. */
+enum status megatron_state_sizes(const struct megatron_state *m, const struct model_shape *shape,
+                                 struct tensor_slices *slices, struct megatron_sizes *z);
 /* Sets the counters that are known. */
 void megatron_state_count(const struct megatron_state *m, struct torch_state *state);

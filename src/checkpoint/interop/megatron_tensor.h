@@ -32,9 +32,9 @@ int megatron_tensor_dims(const struct megatron_tensor *n);
 /* Whether it is all of linear_fc1, which has two halves. */
 bool megatron_tensor_has_halves(const struct megatron_tensor *n);
 
-/* The sizes that determine where fused tensors are split. */
+/* Layers, and the sizes that determine where fused tensors are split. */
 struct megatron_sizes {
-    int64_t H, G, K, F;
+    int64_t L, H, G, K, F;
     int64_t V; /* rows of embedding and head to keep; others are padding; 0: all */
 };
 /* Rows of the whole tensor; 0: unknown. */

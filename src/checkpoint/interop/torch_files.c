@@ -158,7 +158,8 @@ static enum status read_arguments(const char *path, struct model_shape *shape)
 {
     struct megatron_state m;
     TRY(read_megatron_state(path, &m));
-    if (!m.has_args) FAIL(MISSING, "%s: neither args in common.pt nor config.json found", path);
+    if (!m.has_args)
+        FAIL(MISSING, "%s: the checkpoint has no args, and config.json was not found", path);
     *shape = m.shape;
     return STATUS_OK;
 }

@@ -91,12 +91,13 @@ TEST(without_arguments_megatron_needs_a_config)
     struct tensor_slices p;
     CHECK(!torch_files_have_shape(folder));
     CHECK_STATUS(MISSING, torch_files_shape(folder, NULL, &shape));
-    CHECK_MESSAGE("neither args in common.pt nor config.json");
+    CHECK_MESSAGE("the checkpoint has no args, and config.json was not found");
     CHECK_STATUS(MISSING, megatron_dist_open(&p, folder, NULL));
     CHECK_STATUS(OK, torch_files_shape(ITERATION, NULL, &shape));
     CHECK_STATUS(OK, megatron_dist_open(&p, folder, &shape));
     CHECK(p.count == 20);
     tensor_slices_release(&p);
+    CHECK_MESSAGE("do not determine the number of heads");
     struct torch_state state;
     CHECK_STATUS(DATA, megatron_dist_open_moments(&p, folder, &shape, &state));
     CHECK_MESSAGE("no iteration in common.pt");

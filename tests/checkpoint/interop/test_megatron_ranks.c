@@ -105,6 +105,7 @@ TEST(megatrons_ranks_must_be_complete_and_fit_the_model)
     struct tensor_slices s;
     write_ranks(root);
     CHECK_STATUS(MISSING, megatron_ranks_open(&s, root, NULL));
+    CHECK_MESSAGE("the checkpoint has no args");
     other.L = 3;
     CHECK_STATUS(UNSUPPORTED, megatron_ranks_open(&s, root, &other));
     CHECK_MESSAGE("stages with different numbers of layers");
