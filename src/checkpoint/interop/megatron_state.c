@@ -28,6 +28,15 @@ static bool is_true(const struct pickle_value *args, const char *key)
     return v && (v->kind == PICKLE_IS_BOOL || v->kind == PICKLE_IS_INT) && v->integer;
 }
 
+/* None, False or 0. */
+static bool is_off(const struct pickle_value *v)
+{
+    double real;
+    if (is_none(v)) return true;
+    if (v->kind == PICKLE_IS_BOOL) return !v->integer;
+    return as_real(v, &real) && real >= 0 && real <= 0;
+}
+
 /* `fallback` replaces None or a missing argument; 0: the argument is required. */
 static enum status read_count(const struct pickle_value *args, const char *key, int64_t fallback,
                               int *out)
@@ -54,23 +63,43 @@ static enum status read_real(const struct pickle_value *args, const char *key, d
 static enum status check_llama(const struct pickle_value *args)
 {
     static const char *const must_be_off[] = {
-        "num_experts",           "multi_latent_attention", "apply_layernorm_1p",
-        "attention_output_gate", "no_rope_freq",           "mtp_num_layers",
-        "softmax_scale",         "squared_relu",           "heterogeneous_layers_config_path"};
-    static const char *const must_be[][2] = {{"normalization", "RMSNorm"},
-                                             {"position_embedding_type", "rope"}};
+        "num_experts",
+        "multi_latent_attention",
+        "apply_layernorm_1p",
+        "apply_residual_connection_post_layernorm",
+        "attention_output_gate",
+        "experimental_attention_variant",
+        "enable_mhc_connections",
+        "qk_l2_norm",
+        "no_rope_freq",
+        "mtp_num_layers",
+        "softmax_scale",
+        "squared_relu",
+        "activation_func_clamp_value",
+        "glu_linear_offset",
+        "use_mup",
+        "heterogeneous_layers_config_path",
+        "heterogeneous_layers_config_encoded_json",
+    };
+    static const struct {
+        const char *key, *value;
+        bool may_be_none; /* or missing, and then has this value */
+    } must_be[] = {{"normalization", "RMSNorm", false},
+                   {"position_embedding_type", "rope", false},
+                   {"rope_type", "rope", true},
+                   {"softmax_type", "vanilla", true}};
     if (!is_true(args, "swiglu"))
         FAIL(UNSUPPORTED, "args.swiglu is not True: only models with SwiGLU are supported");
-    for (size_t i = 0; i < sizeof must_be / sizeof *must_be; i++)
-        if (!pickle_is_string(pickle_get(args, must_be[i][0]), must_be[i][1]))
-            FAIL(UNSUPPORTED, "args.%s is not \"%s\", the only supported one", must_be[i][0],
-                 must_be[i][1]);
-    for (size_t i = 0; i < sizeof must_be_off / sizeof *must_be_off; i++) {
-        const struct pickle_value *v = pickle_get(args, must_be_off[i]);
-        bool off =
-            is_none(v) || ((v->kind == PICKLE_IS_BOOL || v->kind == PICKLE_IS_INT) && !v->integer);
-        if (!off) FAIL(UNSUPPORTED, "args.%s is set, which is not supported", must_be_off[i]);
+    for (size_t i = 0; i < sizeof must_be / sizeof *must_be; i++) {
+        const struct pickle_value *v = pickle_get(args, must_be[i].key);
+        bool fits = must_be[i].may_be_none && is_none(v);
+        if (!fits && !pickle_is_string(v, must_be[i].value))
+            FAIL(UNSUPPORTED, "args.%s is not \"%s\", the only supported one", must_be[i].key,
+                 must_be[i].value);
     }
+    for (size_t i = 0; i < sizeof must_be_off / sizeof *must_be_off; i++)
+        if (!is_off(pickle_get(args, must_be_off[i])))
+            FAIL(UNSUPPORTED, "args.%s is set, which is not supported", must_be_off[i]);
     return STATUS_OK;
 }
 
@@ -196,12 +225,6 @@ bool megatron_state_pads(const struct megatron_state *m, int64_t V, int64_t rows
     return n > 0 && V > 0 && V <= rows && (V + n - 1) / n * n == rows;
 }
 
-void megatron_state_count(const struct megatron_state *m, struct torch_state *state)
-{
-    state->step = m->iteration;
-    state->optimizer_step = m->optimizer_step;
-    state->tokens_seen = m->tokens_seen;
-}
 enum status megatron_state_sizes(const struct megatron_state *m, const struct model_shape *shape,
                                  struct tensor_slices *slices, struct megatron_sizes *z)
 {
@@ -218,3 +241,9 @@ enum status megatron_state_sizes(const struct megatron_state *m, const struct mo
     return STATUS_OK;
 }
 
+void megatron_state_count(const struct megatron_state *m, struct torch_state *state)
+{
+    state->step = m->iteration;
+    state->optimizer_step = m->optimizer_step;
+    state->tokens_seen = m->tokens_seen;
+}

@@ -22,7 +22,7 @@ struct megatron_state {
 };
 
 /* Reads the dict.  DATA: an argument is missing or malformed.  UNSUPPORTED: the model is no Llama;
- * the message names the argument. */
+ * the message names the argument.  CONFIG: its sizes contradict each other (model_shape_check). */
 enum status megatron_state_read(struct megatron_state *m, const struct pickle_value *common,
                                 const char *path);
 /* Whether the first V rows of an embedding with that many are the whole vocabulary, and Megatron-LM

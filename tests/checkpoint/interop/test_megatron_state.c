@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/interop/megatron_state.h"
 
+#include "checkpoint/interop/megatron_tensor.h"
 #include "formats/pickle_write.h"
 #include "test.h"
 
 #include <math.h>
 
-/* An argument of training: an integer, or text. */
+/* An argument of training: an integer, one of these floats, or text. */
+enum { ZERO = -100, HALF };
 struct argument {
     const char *name;
     int64_t value;
@@ -37,27 +39,34 @@ static void write_argument(struct text *t, const struct argument *a)
     pickle_write_string(t, a->name);
     if (a->text)
         pickle_write_string(t, a->text);
+    else if (a->value == ZERO || a->value == HALF)
+        pickle_write_float(t, a->value == HALF ? 0.5 : 0);
     else
         pickle_write_int(t, a->value);
 }
 
-/* Reads {"args": Namespace(small, without `without`, with `extra`), "iteration": 9}. */
+/* Writes {"args": Namespace(small, without `without`, with `extra`), "iteration": 9}. */
+static void write_args(struct text *t, const char *without, const struct argument *extra)
+{
+    pickle_write_proto(t), pickle_write_empty_dict(t), pickle_write_mark(t);
+    pickle_write_string(t, "args"), pickle_write_global(t, "argparse", "Namespace");
+    pickle_write_empty_tuple(t), pickle_write_newobj(t);
+    pickle_write_empty_dict(t), pickle_write_mark(t);
+    if (extra) write_argument(t, extra); /* the first of two equal keys counts */
+    for (int i = 0; i < SMALL; i++)
+        if (!without || strcmp(small[i].name, without)) write_argument(t, &small[i]);
+    pickle_write_setitems(t), pickle_write_build(t);
+    pickle_write_string(t, "iteration"), pickle_write_int(t, 9);
+    pickle_write_setitems(t), pickle_write_stop(t);
+}
+
 static enum status read_args(struct megatron_state *m, const char *without,
                              const struct argument *extra)
 {
     struct text t = {0};
     struct pickle p;
     size_t used;
-    pickle_write_proto(&t), pickle_write_empty_dict(&t), pickle_write_mark(&t);
-    pickle_write_string(&t, "args"), pickle_write_global(&t, "argparse", "Namespace");
-    pickle_write_empty_tuple(&t), pickle_write_newobj(&t);
-    pickle_write_empty_dict(&t), pickle_write_mark(&t);
-    if (extra) write_argument(&t, extra); /* the first of two equal keys counts */
-    for (int i = 0; i < SMALL; i++)
-        if (!without || strcmp(small[i].name, without)) write_argument(&t, &small[i]);
-    pickle_write_setitems(&t), pickle_write_build(&t);
-    pickle_write_string(&t, "iteration"), pickle_write_int(&t, 9);
-    pickle_write_setitems(&t), pickle_write_stop(&t);
+    write_args(&t, without, extra);
     CHECK_STATUS(OK, pickle_parse_any(&p, (unsigned char *)t.data, t.len, "common", &used));
     enum status st = megatron_state_read(m, p.root, "common.pt");
     pickle_release(&p);
@@ -85,13 +94,65 @@ TEST(arguments_of_other_models_are_unsupported)
     static const struct argument other[] = {{"swiglu", 0, NULL},
                                             {"normalization", 0, "LayerNorm"},
                                             {"position_embedding_type", 0, "learned_absolute"},
-                                            {"num_experts", 8, NULL},
-                                            {"apply_layernorm_1p", 1, NULL}};
+                                            {"rope_type", 0, "yarn"},
+                                            {"softmax_type", 0, "off-by-one"}};
+    static const char *const on[] = {"num_experts",
+                                     "multi_latent_attention",
+                                     "apply_layernorm_1p",
+                                     "apply_residual_connection_post_layernorm",
+                                     "attention_output_gate",
+                                     "enable_mhc_connections",
+                                     "qk_l2_norm",
+                                     "no_rope_freq",
+                                     "mtp_num_layers",
+                                     "softmax_scale",
+                                     "squared_relu",
+                                     "activation_func_clamp_value",
+                                     "glu_linear_offset",
+                                     "use_mup"};
+    static const char *const text[] = {"experimental_attention_variant",
+                                       "heterogeneous_layers_config_path",
+                                       "heterogeneous_layers_config_encoded_json"};
     struct megatron_state m;
     for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
         CHECK_STATUS(UNSUPPORTED, read_args(&m, NULL, &other[i]));
         CHECK_MESSAGE(other[i].name);
     }
+    for (size_t i = 0; i < sizeof on / sizeof *on; i++) {
+        CHECK_STATUS(UNSUPPORTED, read_args(&m, NULL, &(struct argument){on[i], 2, NULL}));
+        CHECK_MESSAGE(on[i]);
+        CHECK_STATUS(OK, read_args(&m, NULL, &(struct argument){on[i], 0, NULL}));
+    }
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
+        CHECK_STATUS(UNSUPPORTED, read_args(&m, NULL, &(struct argument){text[i], 0, "x"}));
+        CHECK_MESSAGE(text[i]);
+    }
+}
+
+TEST(values_that_are_megatrons_defaults_are_those_of_a_llama)
+{
+    static const struct argument same[] = {{"rope_type", 0, "rope"},
+                                           {"softmax_type", 0, "vanilla"}};
+    struct megatron_state m;
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+        CHECK_STATUS(OK, read_args(&m, NULL, &same[i]));
+    CHECK_STATUS(OK, read_args(&m, NULL, &(struct argument){"glu_linear_offset", ZERO, NULL}));
+    CHECK_STATUS(UNSUPPORTED,
+                 read_args(&m, NULL, &(struct argument){"glu_linear_offset", HALF, NULL}));
+    CHECK_MESSAGE("glu_linear_offset");
+}
+
+TEST(interleaved_rotary_pairs_permute_the_rows_of_heads)
+{
+    struct megatron_state m;
+    struct megatron_sizes z;
+    struct tensor_slices s = {0};
+    CHECK_STATUS(OK, read_args(&m, NULL, NULL));
+    CHECK_STATUS(OK, megatron_state_sizes(&m, NULL, &s, &z));
+    CHECK(!s.head_dim && z.L == 2 && z.H == 4 && z.G == 2 && z.K == 8 && z.F == 48);
+    CHECK_STATUS(OK, read_args(&m, NULL, &(struct argument){"rotary_interleaved", 1, NULL}));
+    CHECK_STATUS(OK, megatron_state_sizes(&m, NULL, &s, &z));
+    CHECK(s.head_dim == 8);
 }
 
 TEST(missing_and_malformed_arguments_of_megatron_are_named)
@@ -106,6 +167,31 @@ TEST(missing_and_malformed_arguments_of_megatron_are_named)
         CHECK_STATUS(DATA, read_args(&m, NULL, &(struct argument){required[i], 0, "many"}));
         CHECK_STATUS(DATA, read_args(&m, NULL, &(struct argument){required[i], 1LL << 40, NULL}));
     }
+}
+
+/* In a file a wrong CRC-32 would stop most of these. */
+TEST(corrupt_arguments_of_megatron_are_read_or_rejected)
+{
+    static const unsigned char flips[] = {1, 2, 16, 64, 128};
+    struct text t = {0};
+    size_t rejected = 0, read = 0;
+    write_args(&t, NULL, NULL);
+    for (size_t i = 0; i < t.len; i++)
+        for (size_t k = 0; k < sizeof flips; k++) {
+            struct megatron_state m;
+            struct pickle p;
+            size_t used;
+            t.data[i] ^= (char)flips[k];
+            if (!pickle_parse_any(&p, (unsigned char *)t.data, t.len, "common", &used)) {
+                enum status st = megatron_state_read(&m, p.root, "common.pt");
+                CHECK(!st || st == STATUS_DATA || st == STATUS_UNSUPPORTED || st == STATUS_CONFIG);
+                *(st ? &rejected : &read) += 1;
+            }
+            pickle_release(&p);
+            t.data[i] ^= (char)flips[k];
+        }
+    CHECK(rejected > 100 && read > 100);
+    text_release(&t);
 }
 
 TEST(only_what_megatron_would_pad_is_padding)
