@@ -121,7 +121,7 @@ static enum status add_shard(const struct megatron_reader *r, const struct megat
     for (int d = 0; d < dims; d++)
         one.shape[d] = t->shape[d + skip], one.strides[d] = t->strides[d + skip];
     int64_t layers = skip ? t->shape[0] : 1;
-    if (skip && (offset[0] > INT32_MAX || layers > 4096))
+    if (skip && (layers > MEGATRON_MAX_LAYERS || offset[0] > MEGATRON_MAX_LAYERS - layers))
         FAIL(DATA, "%s: %s has layers beyond the limit", r->directory.path, t->name);
     bool empty = false;
     for (int d = 0; d < dims; d++) empty |= !one.shape[d];
@@ -150,7 +150,7 @@ static enum status add_flattened(const struct megatron_reader *r, const struct m
         local[d] = fits ? whole[skip + d] / grid[skip + d] : 1;
     }
     int64_t x = local[0], y = local[1], at = offset[last], end;
-    fits = fits && x > 0 && y > 0 && offset[0] <= INT32_MAX &&
+    fits = fits && x > 0 && y > 0 && (!skip || offset[0] < MEGATRON_MAX_LAYERS) &&
            !__builtin_mul_overflow(x, y, &end) && at <= end && count <= end - at &&
            (count < 2 || t->strides[last] == 1);
     if (!fits)

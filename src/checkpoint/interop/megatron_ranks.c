@@ -159,10 +159,10 @@ static enum status add_rows(struct ranks_reader *r, const struct megatron_tensor
     if (rows % 2 || rows / 2 * r->grid.tp != r->sizes.F)
         FAIL(DATA, "%s: %s has %lld rows on each of %d ranks, expected %lld in all",
              r->slices->path, half.name, (long long)rows, r->grid.tp, (long long)(2 * r->sizes.F));
-    half.shape[0] = rows / 2;
+    half = megatron_tensor_part(piece->tensor, 0, rows / 2);
     slice.row = rows / 2 * tp;
     TRY(megatron_tensor_add(r->slices, &r->sizes, n, layer, &slice));
-    half.data += (size_t)(rows / 2 * half.strides[0]) * safetensors_dtype_bytes(half.dtype);
+    half = megatron_tensor_part(piece->tensor, rows / 2, rows / 2);
     slice.row += r->sizes.F;
     TRY(megatron_tensor_add(r->slices, &r->sizes, n, layer, &slice));
     return STATUS_OK;

@@ -79,6 +79,7 @@ static bool parse_layer(const char *name, struct megatron_tensor *out, const cha
     if (out->is_stacked) return *name == '.';
     for (name++, out->layer = 0; isdigit((unsigned char)*name); name++) {
         if (out->layer > 100000) return false;
+        if (out->layer >= MEGATRON_MAX_LAYERS) return false;
         out->layer = 10 * out->layer + *name - '0';
     }
     *rest = name;
@@ -168,9 +169,8 @@ static struct run_of_rows find_row(const struct megatron_form *f, const struct m
     return (struct run_of_rows){1 + (int)(j / z->K), g * z->K + j % z->K, z->K - j % z->K};
 }
 
-/* Rows [from, from + count) of the piece; within its tensor, which was checked against its
- * storage. */
-static struct torch_tensor rows_of(const struct torch_tensor *t, int64_t from, int64_t count)
+/* The tensor was checked against its storage; strides of an empty one may be anything. */
+struct torch_tensor megatron_tensor_part(const struct torch_tensor *t, int64_t from, int64_t count)
 {
     struct torch_tensor part = *t;
     part.shape[0] = count;
@@ -213,7 +213,7 @@ enum status megatron_tensor_add(struct tensor_slices *slices, const struct megat
     for (int64_t row = first, count; row < end; row += count) {
         const struct run_of_rows run = find_row(f, z, row);
         count = run.count < end - row ? run.count : end - row;
-        struct torch_tensor part = rows_of(t, row - first, count);
+        struct torch_tensor part = megatron_tensor_part(t, row - first, count);
         name.id = f->ids[run.part];
         TRY(tensor_slices_add(slices, &name,
                               &(struct file_slice){&part, piece->map, run.row, piece->column}));

@@ -12,6 +12,9 @@
 /* Where the optimizer has a tensor. */
 enum megatron_source { MEGATRON_MODEL, MEGATRON_FP32, MEGATRON_EXP_AVG, MEGATRON_EXP_AVG_SQ };
 
+/* Layers of a model are below this number. */
+enum { MEGATRON_MAX_LAYERS = 4096 };
+
 struct megatron_tensor {
     enum megatron_source source;
     const char *key;                  /* its name in the model, within the parsed name */
@@ -47,3 +50,5 @@ enum status megatron_tensor_add(struct tensor_slices *slices, const struct megat
                                 const struct file_slice *piece);
 /* The first of our tensors that this one has. */
 struct tensor_name megatron_tensor_first(const struct megatron_tensor *n, int layer);
+/* Rows [from, from + count) of a piece that has them. */
+struct torch_tensor megatron_tensor_part(const struct torch_tensor *t, int64_t from, int64_t count);

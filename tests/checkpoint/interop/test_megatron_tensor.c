@@ -21,6 +21,7 @@ TEST(names_of_megatron_are_parsed)
     static const char *const other[] = {"decoder.layers.0.mlp.router.weight",
                                         "decoder.layers.0.mlp.linear_fc2.weight_v",
                                         "decoder.layers.99999999.mlp.linear_fc2.weight",
+                                        "decoder.layers.4096.mlp.linear_fc2.weight",
                                         "decoder.layers.",
                                         "optimizer.state.momentum_buffer.output_layer.weight",
                                         "embedding.position_embeddings.weight",
