@@ -46,11 +46,12 @@ static bool parse_folder(const char *name, int *tp, int *pp, bool *has_pp)
 }
 
 /* No ranks if the folder does not exist. */
-static void count_ranks(const char *path, struct rank_grid *g)
+static enum status count_ranks(const char *path, struct rank_grid *g)
 {
     struct file_list l;
     *g = (struct rank_grid){0};
-    if (!file_is_dir(path) || file_list_dir(&l, path)) return;
+    if (!file_is_dir(path)) return STATUS_OK;
+    TRY(file_list_dir(&l, path));
     for (size_t i = 0; i < l.count; i++) {
         int tp, pp;
         bool has_pp;
@@ -60,13 +61,13 @@ static void count_ranks(const char *path, struct rank_grid *g)
         g->has_pp |= has_pp;
     }
     file_list_release(&l);
+    return STATUS_OK;
 }
 
 bool megatron_ranks_detect(const char *path)
 {
     struct rank_grid g;
-    count_ranks(path, &g);
-    return g.tp > 0;
+    return !count_ranks(path, &g) && g.tp > 0;
 }
 
 static char *rank_file(const char *path, const struct rank_grid *g, int tp, int pp)
@@ -98,7 +99,7 @@ static enum status open_first(struct first_file *f, const char *path)
 {
     struct rank_grid g;
     *f = (struct first_file){0};
-    count_ranks(path, &g);
+    TRY(count_ranks(path, &g));
     f->path = rank_file(path, &g, 0, 0);
     TRY(file_map_open(&f->map, f->path));
     TRY(torch_archive_open_any(&f->archive, f->map.data, f->map.size, f->path));
@@ -110,6 +111,7 @@ enum status megatron_ranks_read_state(const char *path, struct megatron_state *m
     struct first_file f;
     enum status st = open_first(&f, path);
     if (!st) st = megatron_state_read(m, f.archive.pickle.root, f.path);
+    st = file_map_check_after(&f.map, st);
     close_first(&f);
     return st;
 }
@@ -119,6 +121,7 @@ enum status megatron_ranks_have_optimizer(const char *path, bool *has)
     struct first_file f;
     enum status st = open_first(&f, path);
     *has = !st && pickle_get(f.archive.pickle.root, "optimizer");
+    st = file_map_check_after(&f.map, st);
     close_first(&f);
     return st;
 }
@@ -175,9 +178,13 @@ static enum status add_tensor(struct ranks_reader *r, const struct megatron_tens
     const struct torch_tensor *t = piece->tensor;
     int axis = split_axis(&first);
     int dims = megatron_tensor_dims(n);
-    if (t->num_dims != dims || t->shape[0] > INT32_MAX || (dims > 1 && t->shape[1] > INT32_MAX))
+    if (t->num_dims != dims)
         FAIL(DATA, "%s: %s has %d dimensions, expected %d", r->slices->path, t->name, t->num_dims,
              dims);
+    for (int d = 0; d < dims; d++)
+        if (t->shape[d] > INT32_MAX)
+            FAIL(DATA, "%s: %s has a dimension of %lld, expected at most %d", r->slices->path,
+                 t->name, (long long)t->shape[d], INT32_MAX);
     if (axis == 0) return add_rows(r, n, layer, piece, tp);
     if (axis < 0 && tp) return STATUS_OK; /* the ranks' copies are equal */
     const struct file_slice slice = {t, piece->map, 0, axis > 0 ? t->shape[1] * tp : 0};
@@ -249,7 +256,7 @@ out:
 
 static enum status open_ranks(struct ranks_reader *r, const struct model_shape *shape)
 {
-    count_ranks(r->slices->path, &r->grid);
+    TRY(count_ranks(r->slices->path, &r->grid));
     TRY(megatron_ranks_read_state(r->slices->path, &r->state));
     TRY(megatron_state_sizes(&r->state, shape, r->slices, &r->sizes));
     for (int pp = 0; pp < r->grid.pp; pp++)

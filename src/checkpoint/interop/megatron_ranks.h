@@ -15,6 +15,7 @@ bool megatron_ranks_detect(const char *path);
 enum status megatron_ranks_read_state(const char *path, struct megatron_state *m);
 /* Whether a rank has optimizer state, which is keyed by number and not read. */
 enum status megatron_ranks_have_optimizer(const char *path, bool *has);
-/* Opens the model's tensors; as megatron_dist_open.  DATA also: a rank's folder is missing. */
+/* Opens the model's tensors; as megatron_dist_open.  MISSING also: a rank's file does not exist.
+ * UNSUPPORTED: stages with different numbers of layers. */
 enum status megatron_ranks_open(struct tensor_slices *slices, const char *path,
                                 const struct model_shape *shape);

@@ -32,7 +32,7 @@ bool megatron_tensor_is_ignored(const char *name);
 /* Dimensions of the tensor, without a leading axis of layers. */
 int megatron_tensor_dims(const struct megatron_tensor *n);
 
-/* Whether it is all of linear_fc1, which has two halves. */
+/* Whether it is linear_fc1, and its first row the gate's. */
 bool megatron_tensor_has_halves(const struct megatron_tensor *n);
 
 /* Layers, and the sizes that determine where fused tensors are split. */
@@ -48,7 +48,7 @@ int64_t megatron_tensor_rows(const struct megatron_tensor *n, const struct megat
 enum status megatron_tensor_add(struct tensor_slices *slices, const struct megatron_sizes *z,
                                 const struct megatron_tensor *n, int layer,
                                 const struct file_slice *piece);
-/* The first of our tensors that this one has. */
-struct tensor_name megatron_tensor_first(const struct megatron_tensor *n, int layer);
 /* Rows [from, from + count) of a piece that has them. */
 struct torch_tensor megatron_tensor_part(const struct torch_tensor *t, int64_t from, int64_t count);
+/* The first of our tensors that this one has. */
+struct tensor_name megatron_tensor_first(const struct megatron_tensor *n, int layer);

@@ -32,7 +32,7 @@ char *torch_files_iteration_path(const char *path, int64_t iteration); /* heap *
 enum status torch_files_open(struct tensor_slices *slices, const char *path,
                              const struct model_shape *shape);
 /* Opens its optimizer's moments, possibly none (NxD Training's are not supported), and reads the
- * training state: see dcp.h. */
+ * training state: see dcp.h and megatron_dist.h.  UNSUPPORTED: those of Megatron-LM's ranks. */
 enum status torch_files_open_moments(struct tensor_slices *slices, const char *path,
                                      const struct model_shape *shape, struct torch_state *state);
 
@@ -45,4 +45,5 @@ char *torch_files_folder(const char *path);
  * MISSING: none exists. */
 enum status torch_files_shape(const char *path, const struct model_shape *model,
                               struct model_shape *shape);
+/* Whether torch_files_shape has a file to read, even if it is malformed. */
 bool torch_files_have_shape(const char *path);

@@ -121,9 +121,13 @@ TEST(other_models_of_megatron_are_rejected)
 {
     static const struct rank_tensor legacy = {
         "model.language_model.encoder.layers.0.mlp.dense_h_to_4h.weight", 4, 4, 0};
+    static const struct rank_tensor vector = {LAYER "mlp.linear_fc2.weight", 4, 0, 0};
     const char *root = test_folder();
     struct tensor_slices s;
     write_rank(root, "mp_rank_00", &legacy, 1);
     CHECK_STATUS(DATA, megatron_ranks_open(&s, root, &shape));
     CHECK_MESSAGE("does not belong to a Llama of megatron-core");
+    write_rank(root, "mp_rank_00", &vector, 1);
+    CHECK_STATUS(DATA, megatron_ranks_open(&s, root, &shape));
+    CHECK_MESSAGE("has 1 dimensions, expected 2");
 }
