@@ -2,6 +2,7 @@
 #include "checkpoint/interop/megatron_dist.h"
 
 #include "base/file.h"
+#include "base/log.h"
 #include "checkpoint/interop/dcp_directory.h"
 #include "checkpoint/interop/megatron_tensor.h"
 
@@ -17,7 +18,7 @@ struct megatron_reader {
     struct megatron_sizes sizes;
     bool sources[MEGATRON_EXP_AVG_SQ + 1]; /* which tensors to add */
     size_t count_fp32;                     /* tensors that were added as float32 copies */
-    bool has_buckets;
+    bool has_other_state;                  /* of the optimizer, in a form that is not read */
 };
 
 bool megatron_dist_detect(const char *path)
@@ -196,13 +197,22 @@ out:
     return st;
 }
 
+/* Whether an object has the moments of a distributed optimizer (dp_zero_gather_scatter). */
+static bool is_gathered_state(const char *fqn)
+{
+    return strstr(fqn, "optimizer.distributed.") && strstr(fqn, ".param_state");
+}
+
 static enum status add_entry(void *context, const struct dcp_entry *e)
 {
     struct megatron_reader *r = context;
     struct megatron_tensor n;
-    if (!e->offset) return STATUS_OK;
+    if (!e->offset) {
+        r->has_other_state |= is_gathered_state(e->fqn);
+        return STATUS_OK;
+    }
     bool known = megatron_tensor_parse(e->fqn, &n);
-    r->has_buckets |= strstr(e->fqn, ".bucket_idx_") != NULL;
+    r->has_other_state |= !known && strstr(e->fqn, "optimizer.");
     if (!known && !megatron_tensor_is_ignored(e->fqn))
         FAIL(DATA, "%s: tensor %s does not belong to a Llama", r->directory.path, e->fqn);
     if (known && r->sources[n.source]) TRY(add_tensor(r, &n, e));
@@ -236,15 +246,17 @@ out:
 static enum status check_moments(const struct megatron_reader *r)
 {
     const char *path = r->directory.path;
-    if (!r->slices->count && r->has_buckets)
-        FAIL(
-            UNSUPPORTED,
-            "%s: the distributed optimizer's moments are stored in buckets (dp_reshardable), which "
-            "is not supported: save with Megatron-LM's --dist-ckpt-optim-fully-reshardable, or "
-            "load only the weights",
-            path);
+    if (!r->slices->count && r->has_other_state)
+        FAIL(UNSUPPORTED,
+             "%s: the optimizer's moments are stored by the ranks that saved (as dp_reshardable "
+             "does), or are not AdamW's, which is not supported: save with Megatron-LM's "
+             "--dist-ckpt-optim-fully-reshardable, or load only the weights",
+             path);
     if (r->slices->count && r->state.iteration < 0)
-        FAIL(DATA, "%s: found optimizer moments, but no iteration in common.pt", path);
+        FAIL(DATA, "%s: found optimizer moments, but no iteration", path);
+    if (!r->slices->count && r->state.iteration > 0)
+        log_line(LOG_WARN, "%s: found no optimizer moments, so iteration %lld is not resumed", path,
+                 (long long)r->state.iteration);
     return STATUS_OK;
 }
 

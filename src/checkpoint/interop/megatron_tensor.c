@@ -78,9 +78,8 @@ static bool parse_layer(const char *name, struct megatron_tensor *out, const cha
     out->is_stacked = !(name[0] == '.' && isdigit((unsigned char)name[1]));
     if (out->is_stacked) return *name == '.';
     for (name++, out->layer = 0; isdigit((unsigned char)*name); name++) {
-        if (out->layer > 100000) return false;
-        if (out->layer >= MEGATRON_MAX_LAYERS) return false;
         out->layer = 10 * out->layer + *name - '0';
+        if (out->layer >= MEGATRON_MAX_LAYERS) return false;
     }
     *rest = name;
     return *name == '.';

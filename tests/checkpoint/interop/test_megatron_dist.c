@@ -2,10 +2,14 @@
 #include "checkpoint/interop/megatron_dist.h"
 
 #include "base/file.h"
+#include "base/log.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/interop/torch_files.h"
+#include "formats/pickle_write.h"
+#include "formats/torch_writer.h"
 #include "test.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 /* Saved by megatron-core, with its optimizer, on one rank
@@ -93,14 +97,14 @@ TEST(without_arguments_megatron_needs_a_config)
     CHECK_STATUS(MISSING, torch_files_shape(folder, NULL, &shape));
     CHECK_MESSAGE("the checkpoint has no args, and config.json was not found");
     CHECK_STATUS(MISSING, megatron_dist_open(&p, folder, NULL));
+    CHECK_MESSAGE("do not determine the number of heads");
     CHECK_STATUS(OK, torch_files_shape(ITERATION, NULL, &shape));
     CHECK_STATUS(OK, megatron_dist_open(&p, folder, &shape));
     CHECK(p.count == 20);
     tensor_slices_release(&p);
-    CHECK_MESSAGE("do not determine the number of heads");
     struct torch_state state;
     CHECK_STATUS(DATA, megatron_dist_open_moments(&p, folder, &shape, &state));
-    CHECK_MESSAGE("no iteration in common.pt");
+    CHECK_MESSAGE("no iteration");
     torch_state_release(&state);
 }
 
@@ -144,4 +148,259 @@ TEST(a_megatron_run_converts_to_a_run_with_its_optimizer)
     struct conversion c = {.from = ITERATION, .to = to, .target = CONVERT_NATIVE};
     CHECK_STATUS(OK, convert_checkpoint(&c, &done));
     CHECK(done.step == 3 && done.num_tensors == 20);
+}
+
+/* A shard, whose elements are `first`, `first` + 1, ...; without dimensions an object. */
+struct piece {
+    const char *name;
+    int dims;
+    int64_t offset[4], shape[4];
+    int first;
+};
+/* The shape in .metadata. */
+struct whole {
+    const char *name;
+    int dims;
+    int64_t shape[4];
+};
+
+#define DCP "torch.distributed.checkpoint.metadata"
+
+static void begin_object(struct text *t, const char *module, const char *class)
+{
+    pickle_write_global(t, module, class);
+    pickle_write_empty_tuple(t), pickle_write_newobj(t);
+    pickle_write_empty_dict(t), pickle_write_mark(t);
+}
+
+static void end_object(struct text *t) { pickle_write_setitems(t), pickle_write_build(t); }
+
+/* Adds the tensor's archive to the file, and its position to .metadata. */
+static void write_piece(int fd, const char *path, uint64_t *at, struct text *metadata,
+                        const struct piece *p)
+{
+    char no_name[] = "";
+    struct torch_tensor t = {.name = no_name, .dtype = SAFETENSORS_F32, .num_dims = p->dims};
+    struct torch_writer w;
+    uint64_t size = 0;
+    int64_t count = 1;
+    for (int d = 0; d < p->dims; d++) t.shape[d] = p->shape[d], count *= p->shape[d];
+    CHECK_STATUS(OK, torch_writer_open(&w, fd, path, *at, &t, 1));
+    for (int64_t i = 0; i < count; i++) {
+        float value = (float)(p->first + i);
+        CHECK_STATUS(OK, torch_writer_put(&w, &value, sizeof value));
+    }
+    CHECK_STATUS(OK, torch_writer_close(&w, &size));
+    torch_writer_release(&w);
+    begin_object(metadata, DCP, "MetadataIndex");
+    pickle_write_string(metadata, "fqn"), pickle_write_string(metadata, p->name);
+    pickle_write_string(metadata, "offset");
+    if (p->dims)
+        pickle_write_int_tuple(metadata, p->offset, p->dims);
+    else
+        pickle_write_none(metadata);
+    end_object(metadata);
+    begin_object(metadata, "torch.distributed.checkpoint.filesystem", "_StorageInfo");
+    pickle_write_string(metadata, "relative_path"), pickle_write_string(metadata, "__0_0.distcp");
+    pickle_write_string(metadata, "offset"), pickle_write_int(metadata, (int64_t)*at);
+    pickle_write_string(metadata, "length"), pickle_write_int(metadata, (int64_t)size);
+    end_object(metadata);
+    *at += size;
+}
+
+/* common.pt: {"iteration": 3}. */
+static void write_common(const char *folder)
+{
+    struct text pickle = {0}, archive = {0};
+    pickle_write_proto(&pickle), pickle_write_empty_dict(&pickle), pickle_write_mark(&pickle);
+    pickle_write_string(&pickle, "iteration"), pickle_write_int(&pickle, 3);
+    pickle_write_setitems(&pickle), pickle_write_stop(&pickle);
+    torch_writer_pickle(&pickle, &archive);
+    write_file(test_path(folder, "common.pt"), archive.data, archive.len);
+    text_release(&pickle), text_release(&archive);
+}
+
+/* Writes a folder with these pieces, and common.pt without args. */
+static const char *write_folder(const struct whole *wholes, size_t num_wholes,
+                                const struct piece *pieces, size_t count)
+{
+    const char *folder = test_folder(), *path = test_path(folder, "__0_0.distcp");
+    struct text t = {0};
+    uint64_t at = 0;
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0666);
+    pickle_write_proto(&t), begin_object(&t, DCP, "Metadata");
+    pickle_write_string(&t, "state_dict_metadata");
+    pickle_write_empty_dict(&t), pickle_write_mark(&t);
+    for (size_t i = 0; i < num_wholes; i++) {
+        pickle_write_string(&t, wholes[i].name);
+        begin_object(&t, DCP, "TensorStorageMetadata");
+        pickle_write_string(&t, "size");
+        pickle_write_int_tuple(&t, wholes[i].shape, wholes[i].dims);
+        end_object(&t);
+    }
+    pickle_write_setitems(&t);
+    pickle_write_string(&t, "storage_data"), pickle_write_empty_dict(&t), pickle_write_mark(&t);
+    for (size_t i = 0; i < count; i++) write_piece(fd, path, &at, &t, &pieces[i]);
+    pickle_write_setitems(&t), end_object(&t), pickle_write_stop(&t);
+    close(fd);
+    write_file(test_path(folder, ".metadata"), t.data, t.len);
+    write_file(test_path(folder, "metadata.json"), "{}", 2);
+    write_common(folder);
+    text_release(&t);
+    return folder;
+}
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static const struct model_shape small = {.V = 6, .D = 4, .L = 2, .H = 2, .G = 2, .K = 2, .F = 4};
+
+static enum status open_moments(const char *folder, struct tensor_slices *s,
+                                struct torch_state *state)
+{
+    torch_state_init(state);
+    return megatron_dist_open_moments(s, folder, &small, state);
+}
+
+/* Whether the elements of the moment are from `first` on. */
+static bool counts_from(const struct tensor_slices *s, enum param_id id, int layer, int first)
+{
+    const struct sliced_tensor *t = find(s, id, layer, TENSOR_EXP_AVG);
+    float got[64];
+    CHECK(t && t->rows * t->columns <= 64);
+    size_t count = (size_t)(t->rows * t->columns);
+    CHECK_STATUS(OK, tensor_slices_read(s, t, 0, count, got));
+    for (size_t i = 0; i < count; i++)
+        if ((int)got[i] != first + (int)i) return false;
+    return count > 0;
+}
+
+#define MOMENT   "optimizer.state.exp_avg."
+#define FC1      "decoder.layers.0.mlp.linear_fc1.weight"
+#define FC2      "decoder.layers.mlp.linear_fc2.weight"
+#define NORM     "decoder.layers.input_layernorm.weight"
+#define PROJ     "decoder.layers.1.self_attention.linear_proj.weight"
+#define NUMBER_0 "optimizer.distributed.dp_group_idx_0."
+
+/* fully_sharded_model_space: fc2 and the norm are stacked; fc1 has halves of two tensor-parallel
+ * ranks; of proj each rank has two columns. */
+TEST(flattened_pieces_of_megatron_are_joined)
+{
+    static const struct whole wholes[] = {
+        {FC1, 2, {8, 4}},    {MOMENT FC1, 3, {4, 1, 8}},
+        {FC2, 3, {2, 4, 4}}, {MOMENT FC2, 4, {2, 1, 1, 16}},
+        {NORM, 2, {2, 4}},   {MOMENT NORM, 3, {2, 1, 4}},
+        {PROJ, 2, {4, 4}},   {MOMENT PROJ, 3, {1, 2, 8}},
+    };
+    static const struct piece pieces[] = {
+        {MOMENT FC1, 3, {0, 0, 0}, {1, 1, 5}, 0},
+        {MOMENT FC1, 3, {0, 0, 5}, {1, 1, 3}, 5},
+        {MOMENT FC1, 3, {1, 0, 0}, {1, 1, 8}, 8},
+        {MOMENT FC1, 3, {3, 0, 0}, {1, 1, 8}, 24},
+        {MOMENT FC1, 3, {2, 0, 0}, {1, 1, 8}, 16},
+        {MOMENT FC2, 4, {0, 0, 0, 0}, {1, 1, 1, 2}, 0},
+        {MOMENT FC2, 4, {0, 0, 0, 2}, {1, 1, 1, 11}, 2},  /* ends of rows 0 and 3, and 2 rows */
+        {MOMENT FC2, 4, {0, 0, 0, 13}, {1, 1, 1, 1}, 13}, /* within row 3 */
+        {MOMENT FC2, 4, {0, 0, 0, 14}, {1, 1, 1, 2}, 14},
+        {MOMENT FC2, 4, {1, 0, 0, 0}, {1, 1, 1, 16}, 100},
+        {MOMENT NORM, 3, {0, 0, 0}, {1, 1, 3}, 0},
+        {MOMENT NORM, 3, {0, 0, 3}, {1, 1, 1}, 3},
+        {MOMENT NORM, 3, {1, 0, 0}, {1, 1, 4}, 10},
+        {MOMENT PROJ, 3, {0, 0, 0}, {1, 1, 8}, 0},
+        {MOMENT PROJ, 3, {0, 1, 0}, {1, 1, 3}, 100},
+        {MOMENT PROJ, 3, {0, 1, 3}, {1, 1, 5}, 103},
+    };
+    static const float proj[] = {0, 1, 100, 101, 2, 3, 102, 103, 4, 5, 104, 105, 6, 7, 106, 107};
+    const char *folder = write_folder(wholes, COUNT(wholes), pieces, COUNT(pieces));
+    struct tensor_slices s;
+    struct torch_state state;
+    float got[16];
+    CHECK_STATUS(OK, open_moments(folder, &s, &state));
+    CHECK(s.count == 7 && state.step == 3);
+    CHECK(counts_from(&s, PARAM_mlp_gate, 0, 0) && counts_from(&s, PARAM_mlp_up, 0, 16));
+    CHECK(counts_from(&s, PARAM_mlp_down, 0, 0) && counts_from(&s, PARAM_mlp_down, 1, 100));
+    CHECK(counts_from(&s, PARAM_attn_norm, 0, 0) && counts_from(&s, PARAM_attn_norm, 1, 10));
+    const struct sliced_tensor *t = find(&s, PARAM_attn_out, 1, TENSOR_EXP_AVG);
+    CHECK(t && t->rows == 4 && t->columns == 4);
+    CHECK_STATUS(OK, tensor_slices_read(&s, t, 0, 16, got));
+    CHECK(!memcmp(got, proj, sizeof proj));
+    tensor_slices_release(&s);
+    torch_state_release(&state);
+}
+
+TEST(flattened_pieces_must_fit_their_tensor)
+{
+    static const struct {
+        int64_t whole[3], grid[4], offset[4], count;
+    } bad[] = {
+        {{2, 4, 4}, {2, 3, 1, 8}, {0, 0, 0, 0}, 8},     /* 3 does not divide 4 */
+        {{2, 4, 4}, {2, 1, 1, 16}, {0, 1, 0, 0}, 16},   /* outside the grid */
+        {{2, 4, 4}, {2, 1, 1, 16}, {0, 0, 0, 1}, 16},   /* beyond the local tensor */
+        {{2, 4, 4}, {2, 1, 1, 16}, {4096, 0, 0, 0}, 16} /* beyond the last layer */
+    };
+    struct tensor_slices s;
+    struct torch_state state;
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        struct whole wholes[] = {{FC2, 3, {0}}, {MOMENT FC2, 4, {0}}};
+        struct piece piece = {MOMENT FC2, 4, {0}, {1, 1, 1, bad[i].count}, 0};
+        memcpy(wholes[0].shape, bad[i].whole, sizeof bad[i].whole);
+        memcpy(wholes[1].shape, bad[i].grid, sizeof bad[i].grid);
+        memcpy(piece.offset, bad[i].offset, sizeof bad[i].offset);
+        CHECK_STATUS(DATA, open_moments(write_folder(wholes, 2, &piece, 1), &s, &state));
+        CHECK_MESSAGE("pieces do not fit the tensor " FC2);
+        torch_state_release(&state);
+    }
+}
+
+TEST(layers_of_megatron_are_limited)
+{
+    struct piece piece = {MOMENT NORM, 2, {4095, 0}, {2, 4}, 0};
+    struct tensor_slices s;
+    struct torch_state state;
+    CHECK_STATUS(DATA, open_moments(write_folder(NULL, 0, &piece, 1), &s, &state));
+    CHECK_MESSAGE("layers beyond the limit");
+    torch_state_release(&state);
+    piece.shape[0] = 1;
+    CHECK_STATUS(OK, open_moments(write_folder(NULL, 0, &piece, 1), &s, &state));
+    CHECK(counts_from(&s, PARAM_attn_norm, 4095, 0));
+    tensor_slices_release(&s);
+    torch_state_release(&state);
+}
+
+TEST(moments_in_other_forms_are_unsupported)
+{
+    static const struct piece other[] = {
+        {NUMBER_0 "param_state/shard_0_1", 0, {0}, {0}, 0},
+        {"chained_0." NUMBER_0 "param_state/shard_0_1", 0, {0}, {0}, 0},
+        {NUMBER_0 "gbuf_idx_0.dtype_bfloat16.bucket_idx_0.exp_avg", 1, {0}, {4}, 0},
+        {"optimizer.state.momentum_buffer.decoder.final_layernorm.weight", 1, {0}, {4}, 0},
+    };
+    struct tensor_slices s;
+    struct torch_state state;
+    for (size_t i = 0; i < COUNT(other); i++) {
+        const struct piece all[] = {{"decoder.final_layernorm.weight", 1, {0}, {4}, 0}, other[i]};
+        const char *folder = write_folder(NULL, 0, all, 2);
+        CHECK_STATUS(UNSUPPORTED, open_moments(folder, &s, &state));
+        CHECK_MESSAGE("--dist-ckpt-optim-fully-reshardable");
+        torch_state_release(&state);
+        CHECK_STATUS(OK, megatron_dist_open(&s, folder, &small));
+        CHECK(s.count == 1);
+        tensor_slices_release(&s);
+    }
+}
+
+TEST(an_iteration_without_moments_is_reported)
+{
+    static const struct piece norm = {"decoder.final_layernorm.weight", 1, {0}, {4}, 0};
+    const char *folder = write_folder(NULL, 0, &norm, 1), *log = test_path(folder, "log");
+    struct tensor_slices s;
+    struct torch_state state;
+    struct text t = {0};
+    CHECK_STATUS(OK, log_open(log));
+    CHECK_STATUS(OK, open_moments(folder, &s, &state));
+    CHECK_STATUS(OK, log_open(NULL));
+    CHECK(!s.count && state.step == -1);
+    tensor_slices_release(&s);
+    torch_state_release(&state);
+    CHECK_STATUS(OK, file_read(log, 1 << 20, &t));
+    CHECK(strstr(t.data, "found no optimizer moments"));
+    text_release(&t);
 }
