@@ -1,12 +1,13 @@
 /* dcp.c -- fuzzes the readers of torch.distributed.checkpoint directories, torchtitan's and
  * Megatron-LM's: any .metadata and data file must yield weights, moments and steps within them, or
- * a clean error.
+ * a clean error.  The data file is also the only rank of a checkpoint of --ckpt-format torch.
  *
  * The first two bytes give the length of .metadata, which follows.  The rest is the file "f" if it
  * begins like a ZIP archive, else the pickle of an archive that becomes "f": see archive.h. */
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/interop/dcp.h"
 #include "checkpoint/interop/megatron_dist.h"
+#include "checkpoint/interop/megatron_ranks.h"
 
 #include "fuzz/archive.h"
 #include "fuzz/folder.h"
@@ -23,6 +24,26 @@ static void use_moments(const struct tensor_slices *p, const struct torch_state 
     text_release(&json);
 }
 
+static void link_rank(void)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/mp_rank_00", folder());
+    BUG_IF(mkdir(path, 0700));
+    snprintf(path, sizeof path, "%s/mp_rank_00/model_optim_rng.pt", folder());
+    BUG_IF(symlink("../f", path));
+}
+
+static void use_ranks(const struct model_shape *shape)
+{
+    struct tensor_slices p;
+    bool has;
+    enum status st = megatron_ranks_have_optimizer(folder(), &has);
+    BUG_IF(st && has);
+    if (megatron_ranks_open(&p, folder(), shape)) return;
+    tensor_slices_use(&p);
+    tensor_slices_release(&p);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     static int metadata, numbers;
@@ -31,7 +52,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     unsigned char archive[ARCHIVE_BYTES];
     struct tensor_slices p;
     struct torch_state state;
+    struct megatron_state arguments;
     if (len < 2) return 0;
+    if (!metadata) link_rank();
     size_t first = bytes[0] | (size_t)bytes[1] << 8;
     bytes += 2, len -= 2;
     if (first > len) first = len;
@@ -58,5 +81,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         tensor_slices_release(&p);
     }
     torch_state_release(&state);
+    if (!megatron_dist_read_state(folder(), &arguments) && arguments.has_args)
+        BUG_IF(model_shape_check(&arguments.shape));
+    use_ranks(shape);
     return 0;
 }

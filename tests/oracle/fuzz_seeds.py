@@ -5,6 +5,7 @@
 Written with torch 2.15.0.  The fuzzers replace an archive's data (tests/fuzz/archive.h):
 data/0 of 64 bytes, data/1 of 32, data/2 of 16.
 """
+import argparse
 import io
 import json
 import pickle
@@ -72,8 +73,26 @@ put("dcp", "states", two_parts(
 put("dcp", "megatron", two_parts(
     metadata([("decoder.layers.0.mlp.linear_fc1.weight", (8, 4), [((0, 0), (4, 4)), ((4, 0), (4, 4))]),
               ("decoder.layers.0.self_attention.linear_qkv.weight", (4, 4), [((0, 0), (4, 4))]),
-              ("optimizer.state.exp_avg.output_layer.weight", (4, 4), [((0, 0), (4, 4))])],
-             ["common_state/shard_0_1"]), data_pickle(square)))
+              ("optimizer.state.exp_avg.output_layer.weight", (4, 4), [((0, 0), (4, 4))])]),
+    data_pickle(square)))
+args = argparse.Namespace(
+    swiglu=True, normalization="RMSNorm", position_embedding_type="rope", hidden_size=2, num_layers=1,
+    num_attention_heads=2, group_query_attention=True, num_query_groups=1, kv_channels=2,
+    ffn_hidden_size=2, seq_length=8, padded_vocab_size=2, make_vocab_size_divisible_by=2,
+    rotary_interleaved=True, untie_embeddings_and_output_weights=True, consumed_train_samples=3)
+layer = "decoder.layers.0."
+put("dcp", "megatron_args", two_parts(
+    metadata([], ["common_state/shard_0_1"]), data_pickle(
+        {"args": args, "iteration": 3, "optimizer": {"param_groups": [{"step": 3}]},
+         "model": {layer + "self_attention.linear_qkv.weight": torch.zeros(8, 2),
+                   layer + "mlp.linear_fc1.weight": torch.zeros(4, 2),
+                   "output_layer.weight": torch.zeros(2, 2)}})))
+flat = layer + "mlp.linear_fc2.weight"
+put("dcp", "megatron_flattened", two_parts(
+    metadata([(flat, (4, 4), []),
+              ("optimizer.state.fp32_param." + flat, (1, 1, 16), [((0, 0, 0), (1, 1, 16))]),
+              ("optimizer.state.exp_avg." + flat, (1, 1, 16), [((0, 0, 0), (1, 1, 16))])]),
+    data_pickle(torch.zeros(1, 1, 16))))
 
 whole = {"norm.weight": torch.zeros(16), "layers.0.attention.wk.weight": torch.zeros(2, 4),
          "layers.1.attention_norm.weight": torch.zeros(4)}
