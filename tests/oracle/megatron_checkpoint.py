@@ -8,11 +8,12 @@ CPU (gloo; 1 rank, or 2 x 2 tensor- and pipeline-parallel ones), steps its optim
 and saves by dist_checkpointing; it then loads each checkpoint into one rank. Weights and moments of
 `llamero convert` must be the same bits, and logits of the converted folder close to Megatron's. Not
 Megatron's: torch.cuda's functions that the optimizer calls are replaced by the CPU's, and the args
-that training saves are an argparse.Namespace written here. fixture: write the folder that the tests read,
+that training saves are an argparse.Namespace written here. The case torch is also saved rank by rank, as by
+--ckpt-format torch, and converted from that. fixture: write the folder that the tests read,
 of the case tied, whose folder is small.
 """
 import argparse
-import json
+import contextlib
 import os
 import pathlib
 import shutil
@@ -30,7 +31,13 @@ CASES = {
     "per_layer": ["--optim", "plain", "--tp", "2", "--per-layer"],
     "fully_reshardable": ["--optim", "fully_reshardable", "--bf16", "--pp", "2"],
     "dp_reshardable": ["--optim", "dp_reshardable", "--bf16"],
+    "qkv_bias": ["--optim", "plain", "--qkv-bias", "--tp", "2"],
+    "interleaved": ["--optim", "plain", "--qkv-bias", "--interleaved"],
+    "padded": ["--optim", "plain", "--padded", "--tp", "2"],
+    "torch": ["--bf16", "--torch", "--tp", "2", "--pp", "2"],
 }
+TOKENS = 50  # of the padded vocabulary
+UNSUPPORTED = 78
 V, D, L, H, G, K, F, T, STEPS = 64, 16, 2, 4, 2, 4, 24, 16, 3
 
 
@@ -57,6 +64,8 @@ def build(a):
     import torch.distributed as dist
     patch_cuda(torch)
     from megatron.core import parallel_state
+    from megatron.core.tensor_parallel.random import CudaRNGStatesTracker
+    CudaRNGStatesTracker.fork = lambda *a, **k: contextlib.nullcontext()  # there is no dropout
     from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
     from megatron.core.models.gpt import GPTModel
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
@@ -75,7 +84,7 @@ def build(a):
         tensor_model_parallel_size=a.tp, pipeline_model_parallel_size=a.pp, pipeline_dtype=dtype,
         params_dtype=dtype, bf16=a.bf16, qk_layernorm=a.qk, gradient_accumulation_fusion=False,
         masked_softmax_fusion=False, bias_activation_fusion=False, bias_dropout_fusion=False,
-        apply_rope_fusion=False)
+        apply_rope_fusion=False, add_qkv_bias=a.qkv_bias, rotary_interleaved=a.interleaved)
     model = GPTModel(
         config, get_gpt_layer_local_spec(qk_layernorm=a.qk, normalization="RMSNorm"), vocab_size=V,
         max_sequence_length=T, position_embedding_type="rope", rotary_base=10000,
@@ -101,13 +110,27 @@ def run_args(torch, a):
         num_layers=L, hidden_size=D, num_attention_heads=H, group_query_attention=True,
         num_query_groups=G, kv_channels=K, ffn_hidden_size=F, swiglu=True, normalization="RMSNorm",
         norm_epsilon=1e-5, position_embedding_type="rope", rotary_base=10000, rotary_percent=1.0,
-        untie_embeddings_and_output_weights=not a.tied, add_bias_linear=False, add_qkv_bias=False,
+        untie_embeddings_and_output_weights=not a.tied, add_bias_linear=False, add_qkv_bias=a.qkv_bias,
         qk_layernorm=a.qk, max_position_embeddings=T, seq_length=T, padded_vocab_size=V,
-        vocab_size=None, make_vocab_size_divisible_by=16, tensor_model_parallel_size=a.tp,
+        vocab_size=TOKENS if a.padded else None, make_vocab_size_divisible_by=16, tensor_model_parallel_size=a.tp,
         pipeline_model_parallel_size=a.pp, num_experts=None, consumed_train_samples=4 * STEPS,
-        rotary_interleaved=False, apply_layernorm_1p=False, use_rope_scaling=False,
+        rotary_interleaved=a.interleaved, apply_layernorm_1p=False, use_rope_scaling=False,
         params_dtype=torch.bfloat16 if a.bf16 else torch.float32, window_size=None,
         activation_func=torch.nn.functional.silu, data_path=[pathlib.Path("corpus")])
+
+
+def save_torch(torch, dist, a, model):
+    """Writes this rank's folder of --ckpt-format torch, without the optimizer."""
+    from megatron.core import parallel_state
+    name = f"mp_rank_{parallel_state.get_tensor_model_parallel_rank():02d}"
+    if a.pp > 1:
+        name += f"_{parallel_state.get_pipeline_model_parallel_rank():03d}"
+    folder = pathlib.Path(a.folder, "torch", f"iter_{STEPS:07d}", name)
+    folder.mkdir(parents=True)
+    torch.save({"args": run_args(torch, a), "checkpoint_version": 3.0, "iteration": STEPS,
+                "model": model.state_dict_for_save_checkpoint()}, folder / "model_optim_rng.pt")
+    if dist.get_rank() == 0:
+        pathlib.Path(a.folder, "torch", "latest_checkpointed_iteration.txt").write_text(str(STEPS))
 
 
 def save(a):
@@ -126,6 +149,8 @@ def save(a):
     if dist.get_rank() == 0:
         os.makedirs(folder)
     dist.barrier()
+    if a.torch:
+        save_torch(torch, dist, a, model)
     metadata.pop("dp_cp_group")
     dist_checkpointing.save(state, folder, content_metadata=metadata)
     if dist.get_rank() == 0:
@@ -133,7 +158,12 @@ def save(a):
     dist.barrier()
 
 
-def parts(name, t, is_tied):
+def halves(t):
+    """Rows of heads whose rotary pairs are adjacent, with Hugging Face's pairs."""
+    return t.view(-1, K // 2, 2, *t.shape[1:]).transpose(1, 2).reshape(t.shape)
+
+
+def parts(name, t, a):
     """Megatron's tensor of one rank as Hugging Face's."""
     at = name.split(".")
     layer = f"model.layers.{at[2]}." if at[1] == "layers" else ""
@@ -146,15 +176,17 @@ def parts(name, t, is_tied):
              "self_attention.k_layernorm.weight": "self_attn.k_norm.weight",
              "mlp.linear_fc2.weight": "mlp.down_proj.weight"}
     rest = ".".join(at[3:]) if layer else name
-    if rest == "self_attention.linear_qkv.weight":
-        groups = t.view(G, H // G + 2, K, -1)
-        q, k, v = groups.split([H // G, 1, 1], dim=1)
-        return {layer + f"self_attn.{n}_proj.weight": x.reshape(-1, t.shape[-1])
-                for n, x in zip("qkv", (q, k, v))}
+    if rest.startswith("self_attention.linear_qkv."):
+        groups = t.view(G, H // G + 2, K, *t.shape[1:])
+        q, k, v = (x.reshape(-1, *t.shape[1:]) for x in groups.split([H // G, 1, 1], dim=1))
+        if a.interleaved:
+            q, k = halves(q), halves(k)
+        return {layer + f"self_attn.{n}_proj.{at[-1]}": x for n, x in zip("qkv", (q, k, v))}
     if rest == "mlp.linear_fc1.weight":
         gate, up = t.chunk(2)
         return {layer + "mlp.gate_proj.weight": gate, layer + "mlp.up_proj.weight": up}
-    return {layer + plain[rest]: t}
+    has_padding = a.padded and rest in ("embedding.word_embeddings.weight", "output_layer.weight")
+    return {layer + plain[rest]: t[:TOKENS] if has_padding else t}
 
 
 def load(a):
@@ -179,17 +211,20 @@ def load(a):
             of = inner.optimizer.state[getattr(p, "main_param", p) if a.bf16 else p]
             kinds |= {"." + k: of[k].view(p.shape) for k in ("exp_avg", "exp_avg_sq")}
         for suffix, t in kinds.items():
-            out |= {n + suffix: x.clone() for n, x in parts(name, t, a.tied).items()}
+            out |= {n + suffix: x.clone() for n, x in parts(name, t, a).items()}
     model.eval()
-    tokens = torch.arange(T)[None] * 7 % V
+    tokens = torch.arange(T)[None] * 7 % TOKENS
     mask = torch.triu(torch.ones(1, 1, T, T, dtype=torch.bool), 1)
     with torch.no_grad():
         out["logits"] = model(tokens, torch.arange(T)[None], mask).float()
+        if a.padded:
+            out["logits"] = out["logits"][..., :TOKENS].clone()
     torch.save(out, f"{a.folder}/expected.pt")
 
 
 def run(role, folder, options, ranks):
-    environment = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT="29511", WORLD_SIZE=str(ranks))
+    environment = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT="29511", WORLD_SIZE=str(ranks),
+                       TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD="1")  # of args, with any classes
     running = [subprocess.Popen([sys.executable, __file__, role, folder, *options],
                                 env=dict(environment, RANK=str(r))) for r in range(ranks)]
     if any([p.wait() for p in running]):
@@ -219,7 +254,8 @@ def compare(llamero, name, folder, options):
     logits, compared = expected.pop("logits"), 0
     for target, has_moments in (("hf", False), ("native", True)):
         to = f"{folder}/{target}"
-        subprocess.run([llamero, "convert", folder, to, "--to", target], check=True)
+        source = f"{folder}/torch" if "--torch" in options else folder
+        subprocess.run([llamero, "convert", source, to, "--to", target], check=True)
         got = {}
         for file in pathlib.Path(to).rglob("*.safetensors"):
             got |= load_file(file)
@@ -228,12 +264,22 @@ def compare(llamero, name, folder, options):
         for n, t in wanted.items():
             assert torch.equal(got[n].float(), t), (name, target, n)
         compared += len(wanted)
-    tokens = torch.arange(T)[None] * 7 % V
+    tokens = torch.arange(T)[None] * 7 % TOKENS
     with torch.no_grad():
         ours = AutoModelForCausalLM.from_pretrained(f"{folder}/hf", dtype=torch.float32)(tokens).logits
     difference = ((ours - logits).norm() / logits.norm()).item()
     assert difference < (2e-2 if "--bf16" in options else 1e-5), (name, difference)
     print(f"{name}: {compared} tensors equal, logits differ by {difference:.1e}", flush=True)
+
+
+def check_buckets(llamero, folder):
+    """Moments in buckets are an error; the weights are not."""
+    command = [llamero, "convert", folder, f"{folder}/native", "--to", "native"]
+    r = subprocess.run(command, capture_output=True, text=True)
+    assert r.returncode == UNSUPPORTED, (r.returncode, r.stderr)
+    assert "--dist-ckpt-optim-fully-reshardable" in r.stderr, r.stderr
+    subprocess.run([*command, "--model-only"], check=True)
+    print(f"dp_reshardable: {r.stderr.strip()}", flush=True)
 
 
 def main():
@@ -246,9 +292,7 @@ def main():
             folder, ranks = f"{root}/{name}", degree(options, "--tp") * degree(options, "--pp")
             run("save", folder, options, ranks)
             if name == "dp_reshardable":
-                r = subprocess.run([llamero, "convert", folder, f"{folder}/n", "--to", "native"],
-                                   capture_output=True, text=True)
-                print(f"{name}: {r.stderr.strip()}", flush=True)
+                check_buckets(llamero, folder)
                 continue
             run("load", folder, one_rank(options), 1)
             if fixture and name == "tied":
@@ -263,7 +307,8 @@ def parse():
     p.add_argument("--tp", type=int, default=1)
     p.add_argument("--pp", type=int, default=1)
     p.add_argument("--optim", default="none", help="none, plain or a distrib_optim_sharding_type")
-    for flag in ("--bf16", "--tied", "--qk", "--per-layer"):
+    for flag in ("--bf16", "--tied", "--qk", "--per-layer", "--qkv-bias", "--interleaved", "--padded",
+                 "--torch"):
         p.add_argument(flag, action="store_true")
     return p.parse_args()
 
