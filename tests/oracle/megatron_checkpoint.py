@@ -193,16 +193,27 @@ def load(a):
     """Loads into one rank, and saves what it has under Hugging Face's names."""
     torch, dist, model, ddp, optimizer, metadata = build(a)
     from megatron.core import dist_checkpointing
+    if a.optim not in ("none", "plain"):  # the distributed optimizer's state exists after a step
+        from megatron.core.optimizer.distrib_optimizer import DistributedOptimizer
+        for p in ddp.parameters():
+            p.main_grad.zero_()
+        optimizer.step()
+        set_states = DistributedOptimizer._set_main_param_and_optimizer_states
+
+        # torch's AdamW keeps the step beside the moments; Apex's, which runs on GPUs, does not.
+        def set_all_but_step(self, param, tensors):
+            set_states(self, param, {"step": torch.tensor(float(STEPS)), **tensors})
+        DistributedOptimizer._set_main_param_and_optimizer_states = set_all_but_step
     state = {"model": model.sharded_state_dict(metadata=metadata)}
     if optimizer:
         state["optimizer"] = optimizer.sharded_state_dict(state["model"], is_loading=True,
                                                           metadata=metadata)
     state = dist_checkpointing.load(state, f"{a.folder}/iter_{STEPS:07d}")
     model.load_state_dict(state["model"], strict=False)
+    inner = optimizer.chained_optimizers[0] if hasattr(optimizer, "chained_optimizers") else optimizer
     if optimizer:
         optimizer.load_state_dict(state["optimizer"])
     out = {}
-    inner = optimizer.chained_optimizers[0] if hasattr(optimizer, "chained_optimizers") else optimizer
     for name, p in model.named_parameters():
         main = getattr(p, "main_param", None)
         main = p if main is None else main.view(p.shape)
