@@ -94,19 +94,39 @@ static size_t stage_received(const struct training *t)
     return microbatches_of(t) * neighbors * T * D;
 }
 
+/* Multiplications of an iteration on a matrix. */
+static size_t muon_cost(const struct tensor_slot *s)
+{
+    size_t m = (size_t)(s->rows < s->columns ? s->rows : s->columns);
+    return m * (2 * s->elements + m * m);
+}
+
+/* How many matrices cost more than tensor i, or as much and come before it. */
+static size_t muon_position(const struct training *t, int i)
+{
+    const struct layout *l = &t->trainer.whole;
+    size_t cost = muon_cost(&l->tensors[i]), before = 0;
+    for (int k = 0; k < l->num_tensors; k++) {
+        if (!optim_is_muon(&t->config.optimizer, l->tensors[k].id)) continue;
+        size_t other = muon_cost(&l->tensors[k]);
+        before += other > cost || (other == cost && k < i);
+    }
+    return before;
+}
+
 /* Each rank makes every n-th matrix whole, and receives its part of the others' updates. */
 static size_t muon_received(const struct training *t, enum group group)
 {
     const struct trainer *x = &t->trainer;
     const struct comm *ranks = &t->machine.groups.of[group];
-    size_t all = 0, matrices = 0;
+    size_t all = 0, n = (size_t)ranks->size;
     for (int i = 0; i < x->whole.num_tensors; i++) {
         const struct tensor_slot *matrix = &x->whole.tensors[i];
         size_t held = 0;
         if (!optim_is_muon(&t->config.optimizer, matrix->id)) continue;
         for (size_t k = 0; k < x->shard.count; k++)
             if (x->shard.runs[k].tensor == i) held += x->shard.runs[k].count;
-        bool is_mine = matrices++ % (size_t)ranks->size == (size_t)ranks->rank;
+        bool is_mine = muon_position(t, i) % n == (size_t)ranks->rank;
         all += is_mine ? matrix->elements - held : held;
     }
     return all;
