@@ -394,6 +394,15 @@ static enum status step_once(const struct comm *world, const struct rig *whole,
     return STATUS_OK;
 }
 
+static void run_on_two_ranks(enum status (*body)(const struct comm *world, void *context))
+{
+    struct rig whole;
+    open(&whole, F32, false);
+    layout_release(&whole.layout), layout_init(&whole.layout, &whole.shape, 2);
+    CHECK_STATUS(OK, ranks_run(2, body, &whole));
+    close(&whole);
+}
+
 static enum status fail_step(const struct comm *world, void *context)
 {
     struct ops ops = ops_cpu_reference;
@@ -404,14 +413,7 @@ static enum status fail_step(const struct comm *world, void *context)
     return STATUS_OK;
 }
 
-TEST(muon_step_that_fails_waits_for_its_transfers)
-{
-    struct rig whole;
-    open(&whole, F32, false);
-    layout_release(&whole.layout), layout_init(&whole.layout, &whole.shape, 2);
-    CHECK_STATUS(OK, ranks_run(2, fail_step, &whole));
-    close(&whole);
-}
+TEST(muon_step_that_fails_waits_for_its_transfers) { run_on_two_ranks(fail_step); }
 
 enum { MAX_SQUARES = 64 };
 /* Rows of the square matrices that this rank multiplies by themselves, in order. */
@@ -438,11 +440,4 @@ static enum status note_step(const struct comm *world, void *context)
     return STATUS_OK;
 }
 
-TEST(muon_iterates_matrices_in_descending_order_of_their_cost)
-{
-    struct rig whole;
-    open(&whole, F32, false);
-    layout_release(&whole.layout), layout_init(&whole.layout, &whole.shape, 2);
-    CHECK_STATUS(OK, ranks_run(2, note_step, &whole));
-    close(&whole);
-}
+TEST(muon_iterates_matrices_in_descending_order_of_their_cost) { run_on_two_ranks(note_step); }
