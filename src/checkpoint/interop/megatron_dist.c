@@ -44,9 +44,9 @@ static enum status read_common_file(struct megatron_state *m, const char *file)
 {
     struct file_map map;
     TRY(file_map_open(&map, file));
-    enum status st = read_common(m, map.data, map.size, file), torn = file_map_check(&map);
+    enum status st = file_map_check_after(&map, read_common(m, map.data, map.size, file));
     file_map_close(&map);
-    return torn ? torn : st;
+    return st;
 }
 
 static enum status find_common_entry(void *context, const struct dcp_entry *e)
@@ -62,7 +62,7 @@ static enum status find_common_entry(void *context, const struct dcp_entry *e)
 static enum status read_state(struct megatron_reader *r)
 {
     char *file = file_join(r->directory.path, "common.pt");
-    r->state = (struct megatron_state){.iteration = -1, .optimizer_step = -1, .tokens_seen = -1};
+    megatron_state_init(&r->state);
     enum status st = file_exists(file) ? read_common_file(&r->state, file)
                                        : dcp_directory_visit(&r->directory, find_common_entry, r);
     free(file);

@@ -205,11 +205,16 @@ static void read_counters(struct megatron_state *m, const struct pickle_value *c
         m->tokens_seen = seen;
 }
 
+void megatron_state_init(struct megatron_state *m)
+{
+    *m = (struct megatron_state){.iteration = -1, .optimizer_step = -1, .tokens_seen = -1};
+}
+
 enum status megatron_state_read(struct megatron_state *m, const struct pickle_value *common,
                                 const char *path)
 {
     const struct pickle_value *args = pickle_get(common, "args");
-    *m = (struct megatron_state){.iteration = -1, .optimizer_step = -1, .tokens_seen = -1};
+    megatron_state_init(m);
     if (!common || common->kind != PICKLE_IS_DICT)
         FAIL(DATA, "%s: expected a dict with args and iteration", path);
     if (args && args->kind == PICKLE_IS_OBJECT && args->count > 1) args = args->items[1];

@@ -21,6 +21,7 @@ struct megatron_state {
     int64_t iteration, optimizer_step, tokens_seen; /* -1: unknown */
 };
 
+void megatron_state_init(struct megatron_state *m); /* nothing is known */
 /* Reads the dict.  DATA: an argument is missing or malformed.  UNSUPPORTED: the model is no Llama;
  * the message names the argument.  CONFIG: its sizes contradict each other (model_shape_check). */
 enum status megatron_state_read(struct megatron_state *m, const struct pickle_value *common,
