@@ -4,12 +4,14 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/interop/dcp_directory.h"
-#include "checkpoint/interop/megatron_tensor.h"
+#include "checkpoint/interop/megatron_buckets.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define COMMON_ENTRY "common_state/shard_0_1"
+#define INSTEAD                                                                                    \
+    "save with Megatron-LM's --dist-ckpt-optim-fully-reshardable, or load only the weights"
 
 struct megatron_reader {
     struct dcp_directory directory;
@@ -18,7 +20,9 @@ struct megatron_reader {
     struct megatron_sizes sizes;
     bool sources[MEGATRON_EXP_AVG_SQ + 1]; /* which tensors to add */
     size_t count_fp32;                     /* tensors that were added as float32 copies */
-    bool has_other_state;                  /* of the optimizer, in a form that is not read */
+    struct megatron_buckets buckets;       /* pieces of the source that is being added */
+    bool has_buckets, ignores_buckets;
+    bool has_other_state; /* of the optimizer, in a form that is not read */
 };
 
 bool megatron_dist_detect(const char *path)
@@ -157,22 +161,15 @@ static enum status add_flattened(const struct megatron_reader *r, const struct m
     if (!fits)
         FAIL(DATA, "%s: %s is flattened, and its pieces do not fit the tensor %s",
              r->directory.path, t->name, n->key);
-    struct torch_tensor one = {.name = t->name,
-                               .dtype = t->dtype,
-                               .num_dims = dims,
-                               .strides = {dims > 1 ? y : 1, 1},
-                               .data = t->data};
-    for (int64_t used; count; at += used, count -= used) {
-        int64_t column = at % y, rows = column || count < y ? 1 : count / y;
-        int64_t columns = rows > 1 || !column ? y : y - column;
-        if (rows == 1 && columns > count) columns = count;
-        used = rows * columns;
-        one.shape[0] = rows, one.shape[1] = columns;
+    struct torch_tensor rest = {
+        .name = t->name, .dtype = t->dtype, .shape = {count}, .data = t->data};
+    while (rest.shape[0]) {
+        int64_t from = at + count - rest.shape[0];
+        struct torch_tensor one = megatron_shard_next_flat(&rest, dims, y, from);
         const struct piece_position p = {skip ? (int)offset[0] : n->layer,
-                                         offset[skip] * x + at / y,
-                                         dims > 1 ? offset[skip + 1] * y + column : 0};
+                                         offset[skip] * x + from / y,
+                                         dims > 1 ? offset[skip + 1] * y + from % y : 0};
         TRY(add_piece(r, n, &one, map, &p));
-        one.data += (size_t)used * safetensors_dtype_bytes(t->dtype);
     }
     return STATUS_OK;
 }
@@ -203,12 +200,30 @@ static bool is_gathered_state(const char *fqn)
     return strstr(fqn, "optimizer.distributed.") && strstr(fqn, ".param_state");
 }
 
+static enum status add_bucket_piece(struct megatron_reader *r, struct bucket_piece *p,
+                                    const struct dcp_entry *e)
+{
+    if (pickle_int_tuple(e->offset, 1, &p->offset) != 1 ||
+        dcp_directory_shape(&r->directory, e->fqn, 1, &p->total) != 1)
+        FAIL(DATA, "%s: %s: expected one dimension", r->directory.path, e->fqn);
+    TRY(dcp_directory_tensor(&r->directory, e, &p->tensor, &p->map));
+    megatron_buckets_add(&r->buckets, p);
+    return STATUS_OK;
+}
+
 static enum status add_entry(void *context, const struct dcp_entry *e)
 {
     struct megatron_reader *r = context;
     struct megatron_tensor n;
+    struct bucket_piece piece;
+    enum megatron_source source;
     if (!e->offset) {
         r->has_other_state |= is_gathered_state(e->fqn);
+        return STATUS_OK;
+    }
+    if (megatron_buckets_parse(e->fqn, &piece, &source)) {
+        r->has_buckets = true;
+        if (r->sources[source] && !r->ignores_buckets) TRY(add_bucket_piece(r, &piece, e));
         return STATUS_OK;
     }
     bool known = megatron_tensor_parse(e->fqn, &n);
@@ -223,7 +238,52 @@ static enum status add_source(struct megatron_reader *r, enum megatron_source so
 {
     memset(r->sources, 0, sizeof r->sources);
     r->sources[source] = true;
-    TRY(dcp_directory_visit(&r->directory, add_entry, r));
+    enum status st = dcp_directory_visit(&r->directory, add_entry, r);
+    if (!st) st = megatron_buckets_place(&r->buckets, source, &r->state, &r->sizes, r->slices);
+    megatron_buckets_release(&r->buckets);
+    return st;
+}
+
+/* Opens what `source` has by itself, from files that r->slices maps. */
+static enum status open_source(struct megatron_reader *r, enum megatron_source source,
+                               struct tensor_slices *slices)
+{
+    struct tensor_slices *mapped = r->slices;
+    *slices = (struct tensor_slices){.path = heap_string(mapped->path, strlen(mapped->path)),
+                                     .head_dim = mapped->head_dim};
+    r->slices = slices;
+    enum status st = add_source(r, source);
+    if (!st) st = tensor_slices_finish(slices);
+    r->slices = mapped;
+    return st;
+}
+
+/* Whether buckets hold the parameters in the order that is expected: then their float32 copies are
+ * the model's weights. */
+static enum status check_buckets(struct megatron_reader *r)
+{
+    struct tensor_slices copies = {0}, model = {0};
+    enum status st = dcp_directory_visit(&r->directory, add_entry, r); /* sets has_buckets */
+    if (st || !r->has_buckets) return st;
+    TRY_OUT(open_source(r, MEGATRON_FP32, &copies));
+    if (!copies.count)
+        FAIL_OUT(UNSUPPORTED, "%s: the optimizer's buckets have no float32 copies", copies.path);
+    TRY_OUT(open_source(r, MEGATRON_MODEL, &model));
+    TRY_OUT(megatron_shard_check_copies(&copies, &model));
+out:
+    tensor_slices_release(&copies);
+    tensor_slices_release(&model);
+    return st;
+}
+
+/* Without float32 copies from buckets in another order, the weights are the model's. */
+static enum status add_copies(struct megatron_reader *r)
+{
+    enum status st = check_buckets(r);
+    r->ignores_buckets = st == STATUS_UNSUPPORTED;
+    if (!r->ignores_buckets) TRY(st);
+    TRY(add_source(r, MEGATRON_FP32));
+    r->count_fp32 = r->slices->count;
     return STATUS_OK;
 }
 
@@ -234,8 +294,7 @@ enum status megatron_dist_open(struct tensor_slices *slices, const char *path,
     enum status st = open_reader(&r, slices, path);
     if (st) goto out;
     TRY_OUT(megatron_state_sizes(&r.state, shape, slices, &r.sizes));
-    TRY_OUT(add_source(&r, MEGATRON_FP32));
-    r.count_fp32 = slices->count;
+    TRY_OUT(add_copies(&r));
     TRY_OUT(add_source(&r, MEGATRON_MODEL));
     TRY_OUT(tensor_slices_finish(slices));
 out:
@@ -248,9 +307,8 @@ static enum status check_moments(const struct megatron_reader *r)
     const char *path = r->directory.path;
     if (!r->slices->count && r->has_other_state)
         FAIL(UNSUPPORTED,
-             "%s: the optimizer's moments are stored by the ranks that saved (as dp_reshardable "
-             "does), or are not AdamW's, which is not supported: save with Megatron-LM's "
-             "--dist-ckpt-optim-fully-reshardable, or load only the weights",
+             "%s: the optimizer's moments are not AdamW's, or stored as dp_zero_gather_scatter, "
+             "which is not supported: " INSTEAD,
              path);
     if (r->slices->count && r->state.iteration < 0)
         FAIL(DATA, "%s: found optimizer moments, but no iteration", path);
@@ -268,6 +326,9 @@ enum status megatron_dist_open_moments(struct tensor_slices *slices, const char 
     enum status st = open_reader(&r, slices, path);
     if (st) goto out;
     TRY_OUT(megatron_state_sizes(&r.state, shape, slices, &r.sizes));
+    st = check_buckets(&r);
+    if (st == STATUS_UNSUPPORTED) status_prefix(st, INSTEAD);
+    TRY_OUT(st);
     TRY_OUT(add_source(&r, MEGATRON_EXP_AVG));
     TRY_OUT(add_source(&r, MEGATRON_EXP_AVG_SQ));
     TRY_OUT(tensor_slices_finish(slices));

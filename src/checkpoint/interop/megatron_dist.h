@@ -1,9 +1,10 @@
 /* megatron_dist.h -- reads Megatron-LM's checkpoints of --ckpt-format torch_dist: a directory of
  * torch.distributed.checkpoint with metadata.json and, before core 0.17, common.pt.
  *
- * Weights are the optimizer's float32 copies where it has them.  Moments are read where they are
- * stored as tensors of the model's shapes: by optimizers that are not distributed, and by the
- * distributed one as fully_reshardable and fully_sharded_model_space. */
+ * Weights are the optimizer's float32 copies where it has them.  Moments are tensors of the model's
+ * shapes, from optimizers that are not distributed and from the distributed one as
+ * fully_reshardable and fully_sharded_model_space, or buckets (megatron_buckets.h).  The order of
+ * parameters in buckets is checked: the float32 copies in them must be the model's weights. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

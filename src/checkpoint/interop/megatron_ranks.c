@@ -2,7 +2,7 @@
 #include "checkpoint/interop/megatron_ranks.h"
 
 #include "base/file.h"
-#include "checkpoint/interop/megatron_tensor.h"
+#include "checkpoint/interop/megatron_shard.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -139,44 +139,10 @@ static bool skip_model(const char **name, int *chunk)
     return true;
 }
 
-/* Which of its dimensions tensor parallelism splits; -1: none. */
-static int split_axis(const struct tensor_name *first)
-{
-    const struct param *p = &params[first->id];
-    if (!p->tp) return -1;
-    return p->axes[1] == p->tp;
-}
-
-/* Rows of the rank; in linear_fc1 they are a slice of either half. */
-static enum status add_rows(struct ranks_reader *r, const struct megatron_tensor *n, int layer,
-                            const struct file_slice *piece, int tp)
-{
-    struct torch_tensor half = *piece->tensor;
-    struct file_slice slice = {&half, piece->map, 0, 0};
-    int64_t rows = half.shape[0];
-    if (!megatron_tensor_has_halves(n) || r->grid.tp == 1) {
-        slice.row = rows * tp;
-        TRY(megatron_tensor_add(r->slices, &r->sizes, n, layer, &slice));
-        return STATUS_OK;
-    }
-    if (rows % 2 || rows / 2 * r->grid.tp != r->sizes.F)
-        FAIL(DATA, "%s: %s has %lld rows on each of %d ranks, expected %lld in all",
-             r->slices->path, half.name, (long long)rows, r->grid.tp, (long long)(2 * r->sizes.F));
-    half = megatron_tensor_part(piece->tensor, 0, rows / 2);
-    slice.row = rows / 2 * tp;
-    TRY(megatron_tensor_add(r->slices, &r->sizes, n, layer, &slice));
-    half = megatron_tensor_part(piece->tensor, rows / 2, rows / 2);
-    slice.row += r->sizes.F;
-    TRY(megatron_tensor_add(r->slices, &r->sizes, n, layer, &slice));
-    return STATUS_OK;
-}
-
 static enum status add_tensor(struct ranks_reader *r, const struct megatron_tensor *n, int layer,
                               const struct file_slice *piece, int tp)
 {
-    const struct tensor_name first = megatron_tensor_first(n, layer);
     const struct torch_tensor *t = piece->tensor;
-    int axis = split_axis(&first);
     int dims = megatron_tensor_dims(n);
     if (t->num_dims != dims)
         FAIL(DATA, "%s: %s has %d dimensions, expected %d", r->slices->path, t->name, t->num_dims,
@@ -185,10 +151,13 @@ static enum status add_tensor(struct ranks_reader *r, const struct megatron_tens
         if (t->shape[d] > INT32_MAX)
             FAIL(DATA, "%s: %s has a dimension of %lld, expected at most %d", r->slices->path,
                  t->name, (long long)t->shape[d], INT32_MAX);
-    if (axis == 0) return add_rows(r, n, layer, piece, tp);
-    if (axis < 0 && tp) return STATUS_OK; /* the ranks' copies are equal */
-    const struct file_slice slice = {t, piece->map, 0, axis > 0 ? t->shape[1] * tp : 0};
-    TRY(megatron_tensor_add(r->slices, &r->sizes, n, layer, &slice));
+    const struct megatron_shard shard = {.tensor = *n,
+                                         .layer = layer,
+                                         .tp = tp,
+                                         .num_tp = r->grid.tp,
+                                         .rows = t->shape[0],
+                                         .columns = dims > 1 ? t->shape[1] : 1};
+    TRY(megatron_shard_add(r->slices, &r->sizes, &shard, piece));
     return STATUS_OK;
 }
 

@@ -143,13 +143,12 @@ static enum status read_window(const struct pickle_value *args, struct model_sha
 
 static enum status read_vocabulary(struct megatron_state *m, const struct pickle_value *args)
 {
-    int padded, multiple, tp;
+    int padded, multiple;
     int64_t V;
     TRY(read_count(args, "padded_vocab_size", 0, &padded));
     TRY(read_count(args, "make_vocab_size_divisible_by", 128, &multiple));
-    TRY(read_count(args, "tensor_model_parallel_size", 1, &tp));
     m->padded_vocab = m->shape.V = padded;
-    m->vocab_multiple = (int64_t)multiple * tp;
+    m->vocab_multiple = (int64_t)multiple * m->tp;
     bool known = as_count(pickle_get(args, "vocab_size"), &V) && V > 0 && V <= padded;
     if (known && megatron_state_pads(m, V, padded)) m->shape.V = (int)V;
     return STATUS_OK;
@@ -159,6 +158,9 @@ static enum status read_args(struct megatron_state *m, const struct pickle_value
 {
     struct model_shape *s = &m->shape;
     TRY(check_llama(args));
+    TRY(read_count(args, "tensor_model_parallel_size", 1, &m->tp));
+    TRY(read_count(args, "pipeline_model_parallel_size", 1, &m->pp));
+    TRY(read_count(args, "virtual_pipeline_model_parallel_size", 1, &m->chunks));
     TRY(read_vocabulary(m, args));
     TRY(read_count(args, "hidden_size", 0, &s->D));
     TRY(read_count(args, "num_layers", 0, &s->L));

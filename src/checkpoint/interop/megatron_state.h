@@ -15,6 +15,7 @@ struct megatron_sizes;
 struct megatron_state {
     bool has_args;            /* Megatron Bridge and NeMo save none: the shape is then unset */
     struct model_shape shape; /* V: the tokenizer's if known, else padded */
+    int tp, pp, chunks;       /* ranks that saved, and model chunks of each */
     int64_t padded_vocab;     /* rows of the embedding; 0: unknown */
     int64_t vocab_multiple;   /* what Megatron-LM rounds V up to; 0: unknown */
     bool rotary_interleaved;  /* rotary pairs are adjacent rows of q and k, as Meta's */

@@ -208,11 +208,33 @@ static void write_piece(int fd, const char *path, uint64_t *at, struct text *met
     *at += size;
 }
 
-/* common.pt: {"iteration": 3}. */
-static void write_common(const char *folder)
+static void write_args(struct text *t)
+{
+    static const struct {
+        const char *name;
+        int64_t value;
+    } args[] = {{"swiglu", 1},
+                {"hidden_size", 4},
+                {"num_layers", 1},
+                {"kv_channels", 2},
+                {"ffn_hidden_size", 4},
+                {"num_attention_heads", 2},
+                {"padded_vocab_size", 8},
+                {"untie_embeddings_and_output_weights", 1}};
+    pickle_write_string(t, "args"), pickle_write_empty_dict(t), pickle_write_mark(t);
+    pickle_write_string(t, "normalization"), pickle_write_string(t, "RMSNorm");
+    pickle_write_string(t, "position_embedding_type"), pickle_write_string(t, "rope");
+    for (size_t i = 0; i < sizeof args / sizeof *args; i++)
+        pickle_write_string(t, args[i].name), pickle_write_int(t, args[i].value);
+    pickle_write_setitems(t);
+}
+
+/* common.pt: {"iteration": 3}, and args if the model has one layer. */
+static void write_common(const char *folder, bool has_args)
 {
     struct text pickle = {0}, archive = {0};
     pickle_write_proto(&pickle), pickle_write_empty_dict(&pickle), pickle_write_mark(&pickle);
+    if (has_args) write_args(&pickle);
     pickle_write_string(&pickle, "iteration"), pickle_write_int(&pickle, 3);
     pickle_write_setitems(&pickle), pickle_write_stop(&pickle);
     torch_writer_pickle(&pickle, &archive);
@@ -245,7 +267,7 @@ static const char *write_folder(const struct whole *wholes, size_t num_wholes,
     close(fd);
     write_file(test_path(folder, ".metadata"), t.data, t.len);
     write_file(test_path(folder, "metadata.json"), "{}", 2);
-    write_common(folder);
+    write_common(folder, false);
     text_release(&t);
     return folder;
 }
@@ -363,6 +385,85 @@ TEST(layers_of_megatron_are_limited)
     CHECK(counts_from(&s, PARAM_attn_norm, 4095, 0));
     tensor_slices_release(&s);
     torch_state_release(&state);
+}
+
+/* The parameters of a model with one layer, in the order of megatron-core's own layers. */
+static const struct whole one_layer[] = {
+    {"embedding.word_embeddings.weight", 2, {8, 4}},
+    {"decoder.layers.0.input_layernorm.weight", 1, {4}},
+    {"decoder.layers.0.self_attention.linear_proj.weight", 2, {4, 4}},
+    {"decoder.layers.0.self_attention.linear_qkv.weight", 2, {12, 4}},
+    {"decoder.layers.0.pre_mlp_layernorm.weight", 1, {4}},
+    {"decoder.layers.0.mlp.linear_fc1.weight", 2, {8, 4}},
+    {"decoder.layers.0.mlp.linear_fc2.weight", 2, {4, 4}},
+    {"decoder.final_layernorm.weight", 1, {4}},
+    {"output_layer.weight", 2, {8, 4}},
+};
+enum { PARAMS = COUNT(one_layer) };
+
+/* Writes its weights and, as dp_reshardable, its optimizer: elements of parameter i are those from
+ * 100 i on, of its moments 100 i + 50.  copies[i] is the parameter in the place of i. */
+static const char *write_buckets(const int *copies)
+{
+#define BUCKET NUMBER_0 "gbuf_idx_0.dtype_(torch.float32, torch.float32).bucket_idx_0."
+    static const char *const keys[] = {BUCKET "param", BUCKET "exp_avg", BUCKET "exp_avg_sq"};
+    struct whole wholes[3];
+    struct piece all[100];
+    size_t count = 0;
+    for (int i = 0; i < PARAMS; i++) {
+        const struct whole *w = &one_layer[i];
+        all[count++] =
+            (struct piece){w->name, w->dims, {0}, {w->shape[0], w->shape[1]}, 100 * (i + 1)};
+    }
+    for (int k = 0; k < 3; k++) {
+        int64_t end = 0;
+        for (int i = PARAMS - 1; i >= 0; i--) {
+            int64_t start = (end + 63) / 64 * 64;
+            const int64_t *shape = one_layer[i].shape;
+            if (start > end) all[count++] = (struct piece){keys[k], 1, {end}, {start - end}, 9999};
+            end = start + shape[0] * (shape[1] ? shape[1] : 1);
+            int first = 100 * (copies[i] + 1) + (k ? 50 : 0);
+            all[count++] = (struct piece){keys[k], 1, {start}, {end - start}, first};
+        }
+        wholes[k] = (struct whole){keys[k], 1, {end}};
+    }
+    CHECK(count <= COUNT(all));
+    const char *folder = write_folder(wholes, 3, all, count);
+    write_common(folder, true);
+    return folder;
+}
+
+TEST(moments_of_dp_reshardable_are_read)
+{
+    static const int order[PARAMS] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+    const char *folder = write_buckets(order);
+    struct tensor_slices s;
+    struct torch_state state;
+    CHECK_STATUS(OK, megatron_dist_open_moments(&s, folder, NULL, &state));
+    CHECK(s.count == 24 && state.step == 3);
+    CHECK(counts_from(&s, PARAM_embed, -1, 150) && counts_from(&s, PARAM_head, -1, 950));
+    CHECK(counts_from(&s, PARAM_attn_norm, 0, 250) && counts_from(&s, PARAM_mlp_norm, 0, 550));
+    CHECK(counts_from(&s, PARAM_mlp_gate, 0, 650) && counts_from(&s, PARAM_mlp_up, 0, 666));
+    tensor_slices_release(&s);
+    torch_state_release(&state);
+}
+
+/* Norms have equal sizes, and so have embedding and head: only the copies tell them apart. */
+TEST(moments_in_another_order_than_the_weights_are_unsupported)
+{
+    static const int orders[2][PARAMS] = {{0, 4, 2, 3, 1, 5, 6, 7, 8}, {8, 1, 2, 3, 4, 5, 6, 7, 0}};
+    for (int i = 0; i < 2; i++) {
+        const char *folder = write_buckets(orders[i]);
+        struct tensor_slices s;
+        struct torch_state state;
+        CHECK_STATUS(UNSUPPORTED, megatron_dist_open_moments(&s, folder, NULL, &state));
+        CHECK_MESSAGE("--dist-ckpt-optim-fully-reshardable");
+        CHECK_MESSAGE("is not the model's weight");
+        torch_state_release(&state);
+        CHECK_STATUS(OK, megatron_dist_open(&s, folder, NULL));
+        CHECK(s.count == 12 && find(&s, PARAM_embed, -1, TENSOR_WEIGHT));
+        tensor_slices_release(&s);
+    }
 }
 
 TEST(moments_in_other_forms_are_unsupported)
