@@ -7,6 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Doubles the capacity at powers of two. */
+static void add_row(struct source_file *f, uint64_t row)
+{
+    if ((f->num_rows & (f->num_rows - 1)) == 0)
+        f->rows = heap_grow(f->rows, f->num_rows ? 2 * f->num_rows : 1, sizeof *f->rows);
+    f->rows[f->num_rows++] = row;
+}
+
 /* Collects the rows whose text in filter_column is filter_value. */
 static enum status filter_rows(const struct source_config *c, struct source_file *f)
 {
@@ -19,13 +27,12 @@ static enum status filter_rows(const struct source_config *c, struct source_file
     if (table.kind != TABLE_TEXT)
         FAIL_OUT(CONFIG, "%s: %s = \"%s\": expected a column of text", f->path,
                  source_kind_option(c, "filter_column").key, c->filter_column);
-    f->rows = heap((table.num_rows + 1) * sizeof *f->rows);
+    f->rows = heap(sizeof *f->rows); /* not NULL without rows */
     f->num_rows = 0;
     table_reader_open(&reader, &table);
-    for (uint64_t row = 0; row < table.num_rows; row++) {
+    for (uint64_t row = 0; row < table.num_rows; row++) { /* num_rows is only what the file says */
         TRY_OUT(table_read(reader, row, &value));
-        if (value.len == len && !memcmp(value.data, c->filter_value, len))
-            f->rows[f->num_rows++] = row;
+        if (value.len == len && !memcmp(value.data, c->filter_value, len)) add_row(f, row);
     }
     TRY_OUT(table_check(&table));
 out:
@@ -62,8 +69,13 @@ static enum status rows_open(struct source *s, struct source_file *f, uint64_t *
     TRY(table_open(&f->table, f->path, column));
     f->num_rows = f->table.num_rows;
     if (source_kind_filters(s->config)) TRY(filter_rows(s->config, f));
-    if (s->num_files > 1 && s->holds_ids != table_holds_ids(&f->table))
-        FAIL(CONFIG, "%s: the files of a source must all hold text or all hold token IDs", f->path);
+    const struct table *first = &s->files[0].table;
+    bool counts = f->table.kind == TABLE_COUNTS;
+    if (table_holds_ids(first) != table_holds_ids(&f->table) ||
+        (first->kind == TABLE_COUNTS) != counts)
+        FAIL(CONFIG,
+             "%s: the files of a source must all hold text, all token IDs or all spike counts",
+             f->path);
     s->holds_ids = table_holds_ids(&f->table);
     if (s->motifs && f->table.kind != TABLE_COUNTS)
         FAIL(CONFIG, "%s: %s requires spike counts, but column \"%s\" holds none", f->path,

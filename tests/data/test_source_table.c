@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/source_rig.h"
 
+#include "base/file.h"
+
 static const char parquet[] = "tests/oracle/data/parquet/documents.parquet";
 
 TEST(source_reads_the_non_empty_rows_of_parquet)
@@ -103,6 +105,44 @@ TEST(source_reads_only_the_rows_and_neurons_that_are_requested)
     CHECK_MESSAGE("filter_column requires .parquet or .arrow");
 }
 
+/* Replaces the row count of the first row group, 3, in the footer: zigzag varints of Thrift. */
+static const char *claim_rows(uint64_t rows)
+{
+    static const char field[] = {0x16, 3 << 1}; /* the next field, an i64 */
+    struct text file = {0}, out = {0};
+    uint32_t len;
+    CHECK_STATUS(
+        OK, file_read(test_path("tests/oracle/data/parquet", "documents.parquet"), 1 << 20, &file));
+    memcpy(&len, file.data + file.len - 8, sizeof len);
+    const char *footer = file.data + file.len - 8 - len, *at = NULL, *next = footer;
+    for (int i = 0; i < 7; i++, next = at + 1) /* the others are of its column chunks */
+        CHECK((at = memmem(next, (size_t)(file.data + file.len - next), field, sizeof field)));
+    text_add(&out, file.data, (size_t)(at + 1 - file.data));
+    for (uint64_t left = rows << 1; left; left >>= 7)
+        text_add(&out, &(char){(char)((left & 127) | (left > 127 ? 128 : 0))}, 1);
+    size_t kept = (size_t)(file.data + file.len - 8 - (at + 2));
+    text_add(&out, at + 2, kept);
+    len = (uint32_t)(out.len - (size_t)(footer - file.data));
+    text_add(&out, &len, sizeof len), text_adds(&out, "PAR1");
+    const char *path = rig_bytes(test_folder(), "claims.parquet", out.data, out.len);
+    text_release(&file), text_release(&out);
+    return path;
+}
+
+TEST(source_allocates_no_memory_for_rows_that_a_file_only_claims)
+{
+    const uint64_t claimed[] = {UINT64_C(1) << 50, UINT64_C(1) << 59, (UINT64_C(1) << 61) - 3};
+    for (size_t i = 0; i < 3; i++) {
+        struct source_config c = {.path = claim_rows(claimed[i]),
+                                  .column = "text",
+                                  .weight = 1,
+                                  .filter_column = "text",
+                                  .filter_value = "one"};
+        struct source s;
+        CHECK_STATUS(DATA, source_open(&s, &c));
+    }
+}
+
 TEST(source_fingerprints_of_other_rows_or_neurons_differ)
 {
     struct source_config c = {.path = parquet, .column = "spike_counts", .weight = 1};
@@ -116,6 +156,33 @@ TEST(source_fingerprints_of_other_rows_or_neurons_differ)
         for (int k = 0; k < i; k++) CHECK(seen[k] != seen[i]);
         source_close(&s);
     }
+}
+
+/* The second file is the first one with the names of two columns exchanged. */
+TEST(source_rejects_files_of_which_only_some_hold_spike_counts)
+{
+    static const char ids[] = "\x09input_ids", counts[] = "\x0cspike_counts";
+    enum { IDS = sizeof ids - 1, COUNTS = sizeof counts - 1 };
+    const char *folder = test_folder();
+    struct text file = {0}, out = {0};
+    CHECK_STATUS(OK, file_read(parquet, 1 << 20, &file));
+    const char *end = file.data + file.len, *a = memmem(file.data, file.len, ids, IDS);
+    const char *b = a ? memmem(a, (size_t)(end - a), counts, COUNTS) : NULL;
+    CHECK(b);
+    text_add(&out, file.data, (size_t)(a - file.data));
+    text_add(&out, counts, COUNTS);
+    text_add(&out, a + IDS, (size_t)(b - a) - IDS);
+    text_add(&out, ids, IDS);
+    text_add(&out, b + COUNTS, (size_t)(end - b) - COUNTS);
+    rig_bytes(folder, "a.parquet", file.data, file.len);
+    rig_bytes(folder, "b.parquet", out.data, out.len);
+    struct source_config c = {
+        .path = test_path(folder, "*.parquet"), .column = "spike_counts", .weight = 1};
+    struct source s;
+    CHECK_STATUS(CONFIG, source_open(&s, &c));
+    CHECK_MESSAGE(
+        "b.parquet: the files of a source must all hold text, all token IDs or all spike");
+    text_release(&file), text_release(&out);
 }
 
 TEST(source_reports_the_parquet_row_that_is_not_utf8)
