@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -43,8 +44,12 @@ bool line_reader_handles(const char *path)
 
 enum status line_reader_open(struct line_reader **out, const char *path)
 {
+    int fd;
+    uint64_t size;
     *out = NULL;
-    FILE *file = fopen(path, "rbe");
+    TRY(file_open(path, &fd, &size));
+    FILE *file = fdopen(fd, "rb");
+    if (!file) close(fd);
     if (!file) FAIL(IO, "%s: %s", path, strerror(errno));
     return line_reader_from_file(out, file, path);
 }

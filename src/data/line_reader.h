@@ -11,6 +11,7 @@
 
 struct line_reader; /* one open file; its name decides between gzip and zstd */
 
+/* MISSING, IO, DATA: as file_open. */
 enum status line_reader_open(struct line_reader **out, const char *path);
 /* The same from an open file; takes ownership of it, and closes it even on failure. */
 enum status line_reader_from_file(struct line_reader **out, FILE *file, const char *path);

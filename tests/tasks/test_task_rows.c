@@ -51,6 +51,7 @@ TEST(lines_that_are_not_objects_are_rejected)
     CHECK_MESSAGE("expected a .jsonl");
     CHECK_STATUS(MISSING, task_rows_open(&none, "nowhere.jsonl"));
     CHECK_STATUS(MISSING, task_rows_open(&none, "nowhere.parquet"));
+    CHECK_STATUS(MISSING, task_rows_open(&none, "nowhere.jsonl.gz"));
 }
 
 /* Two values with the same content. */
