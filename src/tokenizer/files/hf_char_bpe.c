@@ -185,13 +185,9 @@ static enum status add_token(struct tokenizer *t, const char *token, int32_t id,
     struct char_bpe *c = t->char_bpe;
     int byte = char_bpe_parse_byte(token, strlen(token), true);
     const char *added = special_tokens_text(&t->special_tokens, id);
-    int32_t other = special_tokens_find(&t->special_tokens, token);
     if (added && strcmp(added, token))
         FAIL(DATA, "%s: the added token \"%s\" and the token \"%s\" have the same ID", t->path,
              added, token);
-    if (other >= 0 && other != id)
-        FAIL(DATA, "%s: the added token \"%s\" has ID %d, but ID %d in the vocabulary", t->path,
-             token, other, id);
     add_piece(c, id, token, bytes);
     if (id >= t->vocab_size) t->vocab_size = id + 1;
     if (byte >= 0 && c->byte_fallback) c->byte_ids[byte] = id;
@@ -245,6 +241,26 @@ out:
     return st;
 }
 
+/* Checks that added tokens have the same IDs in the vocabulary, if that has them. */
+static enum status check_added_ids(const struct tokenizer *t)
+{
+    struct text unescaped = {0};
+    enum status st = STATUS_OK;
+    for (size_t i = 0; i < t->special_tokens.count; i++) {
+        const struct special_token *added = &t->special_tokens.all[i];
+        if (t->char_bpe->escapes_spaces && strchr(added->text, ' ')) continue; /* see add_token */
+        text_clear(&unescaped);
+        char_bpe_unescape(t->char_bpe, added->text, strlen(added->text), &unescaped);
+        int32_t id = vocabulary_find(&t->vocabulary, unescaped.data, unescaped.len);
+        if (id >= 0 && id != added->id)
+            FAIL_OUT(DATA, "%s: the added token \"%s\" has ID %d, but ID %d in the vocabulary",
+                     t->path, added->text, added->id, id);
+    }
+out:
+    text_release(&unescaped);
+    return st;
+}
+
 /* Added tokens that match normalized text are decoded to their normalized text. */
 static void add_normalized_pieces(struct tokenizer *t, bool bytes)
 {
@@ -264,6 +280,7 @@ static enum status read_vocabulary(struct tokenizer *t, const struct json *model
     const struct json *vocab = json_get(model, "vocab");
     TRY(add_tokens(t, vocab, bytes));
     vocabulary_trim(&t->vocabulary);
+    TRY(check_added_ids(t));
     TRY(check_bytes(t));
     for (size_t i = 0; i < t->special_tokens.count; i++)
         add_piece(t->char_bpe, t->special_tokens.all[i].id, t->special_tokens.all[i].text, bytes);
