@@ -87,6 +87,7 @@ void char_bpe_add_piece(struct char_bpe *c, int32_t id, enum char_bpe_piece_kind
 
 void char_bpe_finish(struct char_bpe *c, const struct vocabulary *v)
 {
+    while (c->num_pieces && c->pieces[c->num_pieces - 1].kind == PIECE_NONE) c->num_pieces--;
     c->adjacent = heap(256 * sizeof *c->adjacent);
     if (c->looks_up_words) memset(c->adjacent, 1, 256 * sizeof *c->adjacent);
     for (int i = 0; i < 128; i++) c->ascii_ids[i] = vocabulary_find(v, &(char){(char)i}, 1);

@@ -71,8 +71,8 @@ struct char_bpe {
     unsigned char (*adjacent)[256]; /* [before][after]: some token has these bytes in a row */
     enum char_bpe_strip strip;
     bool strict_bytes; /* a run of byte tokens that is not valid UTF-8 becomes all U+FFFD */
-    struct char_bpe_piece *pieces;
-    int32_t num_pieces;
+    struct char_bpe_piece *pieces; /* by ID */
+    int32_t num_pieces;            /* after char_bpe_finish the largest ID + 1 */
     struct text texts;
 };
 

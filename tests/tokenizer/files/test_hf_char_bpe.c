@@ -125,6 +125,17 @@ TEST(metaspace_split_keeps_merges_from_crossing_spaces)
     tokenizer_close(t);
 }
 
+TEST(an_unknown_id_is_reported_with_the_size_of_the_vocabulary)
+{
+    struct tokenizer *t = open_with((struct parts){0});
+    struct text out = {0};
+    CHECK(tokenizer_vocab_size(t) == 265);
+    CHECK_STATUS(DATA, tokenizer_decode(t, (const int32_t[]){265}, 1, &out));
+    CHECK_MESSAGE("unknown token ID 265; the vocabulary has 265 tokens");
+    text_release(&out);
+    tokenizer_close(t);
+}
+
 TEST(metaspace_strips_leading_spaces_of_the_first_token)
 {
     struct tokenizer *t = open_with((struct parts){.normalizer = "null",
