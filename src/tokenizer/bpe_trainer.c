@@ -342,18 +342,17 @@ static enum status run_merges(struct bpe_trainer *t, struct vocabulary *v, struc
 enum status bpe_trainer_finish(struct bpe_trainer *t, int32_t vocab_size, struct text *json,
                                int32_t *num_tokens)
 {
-    enum { MIN_SIZE = 256 + SPECIAL_TOKENS_DEFAULT + 1, MAX_SIZE = 1 << 24 };
+    enum { MIN_SIZE = 256 + SPECIAL_TOKENS_DEFAULT + 1, MAX_SIZE = VOCABULARY_MAX_ID + 1 };
     if (vocab_size < MIN_SIZE || vocab_size > MAX_SIZE)
         FAIL(CONFIG, "vocabulary size %d: must be between %d and %d", vocab_size, MIN_SIZE,
              MAX_SIZE);
     combine_counts(t);
     if (!t->counts[0].num_words) FAIL(DATA, "no text to train on: all input files are empty");
-    struct vocabulary v;
+    struct vocabulary v = {0};
     struct special_tokens specials = {0};
     size_t max_merges = (size_t)(vocab_size - 256 - SPECIAL_TOKENS_DEFAULT), num_merges = 0;
     struct hf_merge *merges = heap(max_merges * sizeof *merges);
     enum status st = STATUS_OK;
-    vocabulary_init(&v);
     for (int i = 0; i < 256 && !st; i++) {
         unsigned char byte = (unsigned char)i;
         st = vocabulary_add(&v, &byte, 1, i);

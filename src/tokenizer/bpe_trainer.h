@@ -17,10 +17,10 @@ void bpe_trainer_make(struct bpe_trainer **out);
 void bpe_trainer_free(struct bpe_trainer *t);
 /* Counts the words of a text, with the threads of OpenMP. */
 void bpe_trainer_add(struct bpe_trainer *t, const char *bytes, size_t len);
-/* Trains, and appends a tokenizer.json with vocab_size tokens to `json`: 256 bytes, the merges,
- * then
+/* Trains, and appends a tokenizer.json with vocab_size tokens to `json`: 256 bytes, the merges and
  * <|begin_of_text|> <|end_of_text|> <|mask|>.  *num_tokens is the number of tokens, smaller than
  * vocab_size if no pair is left that occurs twice.
- * DATA: no text was added.  CONFIG: vocab_size is below 260. */
+ * DATA: no text was added.  CONFIG: vocab_size is below 260, or above 2^22, which no tokenizer that
+ * can be opened exceeds. */
 enum status bpe_trainer_finish(struct bpe_trainer *t, int32_t vocab_size, struct text *json,
                                int32_t *num_tokens);

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "tokenizer/bpe_trainer.h"
 #include "tokenizer/text/split.h"
+#include "tokenizer/vocabulary.h"
 
 enum { MOST_WORDS = 4000, MOST_TOKENS = 400 };
 
@@ -244,6 +245,7 @@ TEST(training_requires_text_and_a_valid_vocab_size)
     CHECK_MESSAGE("259");
     CHECK_STATUS(CONFIG, bpe_trainer_finish(trainer, -1, &json, &made));
     CHECK_STATUS(CONFIG, bpe_trainer_finish(trainer, INT32_MAX, &json, &made));
+    CHECK_STATUS(CONFIG, bpe_trainer_finish(trainer, VOCABULARY_MAX_ID + 2, &json, &made));
     CHECK(json.len == 0);
     CHECK_STATUS(OK, bpe_trainer_finish(trainer, 260, &json, &made));
     CHECK(made == 260);
