@@ -49,9 +49,17 @@ static enum status read_line(struct tokenizer *t, const char *line, size_t len, 
     return STATUS_OK;
 }
 
-/* Checks that each rank has a token or, as in p50k_base, a special token. */
+/* Checks that each rank has either a token or, as in p50k_base, a special token. */
 static enum status check_complete(const struct tokenizer *t)
 {
+    for (size_t i = 0; i < t->special_tokens.count; i++) {
+        const struct special_token *s = &t->special_tokens.all[i];
+        if (vocabulary_token(&t->vocabulary, s->id))
+            FAIL(DATA, "%s: ID %d of the special token \"%s\" is a token of the file%s", t->path,
+                 s->id, s->text,
+                 t->lists_specials ? "; see added_tokens_decoder of tokenizer_config.json"
+                                   : ": tokenizer.pattern is that of another file");
+    }
     for (int32_t id = 0; id < t->vocabulary.id_limit; id++)
         if (!vocabulary_token(&t->vocabulary, id) && !special_tokens_text(&t->special_tokens, id))
             FAIL(DATA, "%s: no token has rank %d; the largest rank is %d", t->path, id,
@@ -107,12 +115,6 @@ static enum status add_listed_specials(struct tokenizer *t, const struct json *l
                  t->path, key);
         TRY_PREFIX(json_get_string(v, "content", &name),
                    "%s: added_tokens_decoder of tokenizer_config.json: %s", t->path, key);
-        if (vocabulary_token(&t->vocabulary, (int32_t)id))
-            FAIL(
-                DATA,
-                "%s: added_tokens_decoder of tokenizer_config.json: ID %ld of \"%s\" is a token of "
-                "the file",
-                t->path, id, name);
         special_tokens_add(&t->special_tokens, name, (int32_t)id);
         if (id >= t->vocab_size) t->vocab_size = (int32_t)id + 1;
     }

@@ -170,7 +170,9 @@ TEST(tiktoken_special_tokens_are_those_of_the_scheme_or_of_tokenizer_config)
     CHECK_MESSAGE("\"x\" is not a token ID");
     CHECK_STATUS(
         DATA, open_with(&t, "gpt2", "{\"added_tokens_decoder\": {\"97\": {\"content\": \"x\"}}}"));
-    CHECK_MESSAGE("ID 97 of \"x\" is a token of the file");
+    CHECK_MESSAGE("ID 97 of the special token \"x\" is a token of the file; see added_tokens_dec");
+    CHECK_STATUS(DATA, open_with(&t, "p50k", NULL));
+    CHECK_MESSAGE("ID 237 of the special token \"<|endoftext|>\" is a token of the file: token");
 }
 
 TEST(tiktoken_normalizes_text_for_qwen)
