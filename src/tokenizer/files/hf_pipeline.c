@@ -108,7 +108,8 @@ static enum status read_whitespace(struct tokenizer *t, const struct json *v,
     if (p->count == PRE_TOKENIZER_MAX_RULES)
         FAIL(UNSUPPORTED, "%s: more than %d pre_tokenizers are not supported", t->path,
              PRE_TOKENIZER_MAX_RULES);
-    p->rules[p->count++] = (struct split_rule){.marks = UNICODE_WORD, .behavior = SPLIT_CONTIGUOUS};
+    p->rules[p->count++] = (struct split_rule){
+        .marks = UNICODE_WORD, .behavior = SPLIT_CONTIGUOUS, .in_byte_alphabet = t->is_byte_level};
     return read_whitespace_split(t, v, rule);
 }
 

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "tokenizer/files/hf_pipeline.h"
 #include "tokenizer/text/split.h"
+#include "tokenizer/text/unicode.h"
 #include "tokenizer/tokenizer_impl.h"
 
 TEST(hf_pipelines_of_known_models_match_the_tokenizers_library)
@@ -65,6 +66,10 @@ TEST(hf_pipeline_calls_a_lone_splitter_directly)
     CHECK(!t.split && t.pre_tokenizer.count == 1 && t.pre_tokenizer.rules[0].adds_prefix_space);
     CHECK_STATUS(OK, read_pre(&t, SEQUENCE(GPT2 ", {\"type\": \"Punctuation\"}")));
     CHECK(!t.pre_tokenizer.rules[0].in_byte_alphabet && t.pre_tokenizer.rules[1].in_byte_alphabet);
+    CHECK_STATUS(OK, read_pre(&t, SEQUENCE(GPT2 ", {\"type\": \"Whitespace\"}")));
+    CHECK(t.pre_tokenizer.count == 3 && t.pre_tokenizer.rules[2].marks == UNICODE_WORD);
+    CHECK(t.pre_tokenizer.rules[1].in_byte_alphabet && t.pre_tokenizer.rules[2].in_byte_alphabet);
+    pre_tokenizer_release(&t.pre_tokenizer);
 }
 
 TEST(hf_pipeline_rejects_unsupported_pre_tokenizers_by_name)
