@@ -66,8 +66,12 @@ uint64_t blend_add_margin(uint64_t target) { return (uint64_t)ceil((double)targe
 static enum status blend_init(struct blend *b, uint64_t size)
 {
     *b = (struct blend){.size = size};
-    b->source = size > UINT32_MAX ? NULL : calloc(size + 1, sizeof *b->source);
-    b->sample = size > UINT32_MAX ? NULL : calloc(size + 1, sizeof *b->sample);
+    if (size > UINT32_MAX)
+        FAIL(UNSUPPORTED,
+             "a blend of %llu samples exceeds 32-bit indices; lower data.samples or training.steps",
+             (unsigned long long)size);
+    b->source = calloc(size + 1, sizeof *b->source);
+    b->sample = calloc(size + 1, sizeof *b->sample);
     if (b->source && b->sample) return STATUS_OK;
     blend_release(b);
     FAIL(MEMORY, "not enough memory to blend %llu samples", (unsigned long long)size);

@@ -31,7 +31,7 @@ struct blend {
 enum { BLEND_SOURCES = 32766 }; /* maximum number of sources */
 
 /* Blends by normalized weights (Megatron's build_blending_indices), or takes every sample of each
- * source once (build_exhaustive_blending_indices).  MEMORY. */
+ * source once (build_exhaustive_blending_indices).  UNSUPPORTED: more than 2^32 - 1.  MEMORY. */
 enum status blend_weighted(struct blend *b, const double *weights, size_t count, uint64_t size);
 enum status blend_exhaustive(struct blend *b, const uint64_t *sizes, size_t count);
 void blend_release(struct blend *b);

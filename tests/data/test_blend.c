@@ -37,10 +37,11 @@ TEST(blend_exhaustive_takes_every_sample_once)
     blend_release(&b);
 }
 
-TEST(blend_fails_when_memory_is_insufficient)
+TEST(blend_rejects_more_samples_than_32_bits_can_number)
 {
     struct blend b;
-    CHECK_STATUS(MEMORY, blend_weighted(&b, (double[]){1}, 1, UINT64_C(1) << 40));
+    CHECK_STATUS(UNSUPPORTED, blend_weighted(&b, (double[]){1}, 1, UINT64_C(1) << 40));
+    CHECK_MESSAGE("a blend of 1099511627776 samples exceeds 32-bit indices");
     CHECK(!b.source && !b.sample);
 }
 
