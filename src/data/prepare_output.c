@@ -362,6 +362,7 @@ enum status prepare_output_publish(struct prepare_output *o)
     TRY_OUT(file_sync_parent(o->idx));
     remove_work_files(o);
 out:
+    if (st) unlink(temporary); /* the next run writes it again */
     megatron_sum_release(&index.sum);
     free(temporary);
     return st;

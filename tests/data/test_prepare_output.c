@@ -143,6 +143,7 @@ TEST(prepare_starts_over_if_what_it_wrote_has_changed)
     CHECK_STATUS(OK, file_write(test_path(folder, "q.idx.part"), part.data, part.len));
     CHECK_STATUS(DATA, run(text, test_path(folder, "q"), 1, true, &done));
     CHECK_MESSAGE("q.idx.part has changed: checksum mismatch; use --force");
+    CHECK(!file_exists(test_path(folder, "q.idx.tmp")));
     text_release(&part);
 }
 
