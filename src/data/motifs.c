@@ -125,7 +125,6 @@ void motifs_close(struct motifs *m)
 }
 
 int32_t motifs_separator(const struct motifs *m) { return m->separator; }
-size_t motifs_bins(const struct motifs *m) { return m->bins; }
 uint32_t motifs_checksum(const struct motifs *m) { return m->checksum; }
 
 uint64_t motifs_first_neuron(size_t neurons, size_t width, uint64_t session)

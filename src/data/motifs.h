@@ -28,7 +28,6 @@ enum status motifs_parse(struct motifs **out, const unsigned char *bytes, size_t
 void motifs_close(struct motifs *m);
 
 int32_t motifs_separator(const struct motifs *m); /* token that begins a time step */
-size_t motifs_bins(const struct motifs *m);       /* per patch */
 uint32_t motifs_checksum(const struct motifs *m); /* of the file's content */
 
 /* The first of `width` neurons that are drawn from a session; 0 if it has no more than that. */

@@ -333,7 +333,7 @@ static void log_unmatched(const struct saved_sources *all)
         const struct saved_source *saved = &all->items[j];
         const char *path = saved->files.count ? saved->files.files[0].path : "a source";
         if (!saved->is_matched)
-            log_line(LOG_WARN, "%s: of the checkpoint's sources, and not read any more",
+            log_line(LOG_WARN, "%s: a source of the checkpoint that is no longer read",
                      saved->name ? saved->name : path);
     }
 }

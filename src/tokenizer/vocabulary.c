@@ -23,8 +23,6 @@ uint64_t vocabulary_hash(const void *bytes, size_t len)
     return hash ^ hash >> 32;
 }
 
-void vocabulary_init(struct vocabulary *v) { *v = (struct vocabulary){0}; }
-
 void vocabulary_release(struct vocabulary *v)
 {
     free(v->bytes);

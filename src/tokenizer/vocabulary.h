@@ -30,6 +30,7 @@ struct token_slot {
     int32_t index; /* -1: empty */
 };
 
+/* A zeroed one is empty. */
 struct vocabulary {
     unsigned char *bytes; /* of all tokens, concatenated */
     size_t num_bytes, bytes_capacity;
@@ -50,7 +51,6 @@ struct vocabulary {
     bool lacks_bytes;      /* some bytes have no token; such bytes are dropped */
 };
 
-void vocabulary_init(struct vocabulary *v);
 void vocabulary_release(struct vocabulary *v);
 
 /* DATA: the ID or the bytes are in the vocabulary already. */

@@ -63,8 +63,7 @@ TEST(char_bpe_collapses_spaces_and_replaces_invalid_utf8)
 TEST(char_bpe_segments_end_where_no_token_has_both_bytes)
 {
     struct char_bpe *s = char_bpe_make();
-    struct vocabulary v;
-    vocabulary_init(&v);
+    struct vocabulary v = {0};
     add(&v, " "), add(&v, "a"), add(&v, "b"), add(&v, " ab"), add(&v, "\xE4\xB8\xAD");
     char_bpe_finish(s, &v);
     CHECK(char_bpe_segment(s, (const unsigned char *)"ab ab", 5) == 2);
@@ -92,11 +91,10 @@ TEST(char_bpe_segments_end_where_no_token_has_both_bytes)
 TEST(char_bpe_falls_back_to_bytes_unknown_or_nothing)
 {
     struct char_bpe *s = char_bpe_make();
-    struct vocabulary v;
+    struct vocabulary v = {0};
     int32_t ids[32];
     const unsigned char *text = (const unsigned char *)"a\xC3\xA4\xC3\xB6"
                                                        "a";
-    vocabulary_init(&v);
     add(&v, "a");
     char_bpe_finish(s, &v);
     CHECK(char_bpe_initial_ids(s, &v, text, 6, ids) == 2 && ids[0] == 0 && ids[1] == 0);

@@ -13,7 +13,7 @@ static uint64_t below(uint64_t most, uint64_t stream, uint64_t position)
  * splits are merges, or only the one into these two. */
 static void make_vocabulary(struct vocabulary *v, bool all_cuts, uint64_t stream)
 {
-    vocabulary_init(v);
+    *v = (struct vocabulary){0};
     for (int i = 0; i < 256; i++)
         CHECK_STATUS(OK, vocabulary_add(v, &(unsigned char){(unsigned char)i}, 1, i));
     int32_t made[200] = {'a', 'b', 'c', 'd'}, count = 4;
@@ -99,11 +99,10 @@ TEST(merger_merges_the_leftmost_of_equal_pairs_first)
 {
     static const size_t lengths[] = {2, 3, 95, 96, 97, 1001};
     struct merger m = {0};
-    struct vocabulary v;
+    struct vocabulary v = {0};
     struct token_list got = {0};
     unsigned char piece[1001];
     memset(piece, 'a', sizeof piece);
-    vocabulary_init(&v);
     for (int i = 0; i < 256; i++)
         CHECK_STATUS(OK, vocabulary_add(&v, &(unsigned char){(unsigned char)i}, 1, i));
     CHECK_STATUS(OK, vocabulary_add(&v, "aa", 2, 256));

@@ -5,7 +5,7 @@
 
 static void add_single_bytes(struct vocabulary *v)
 {
-    vocabulary_init(v);
+    *v = (struct vocabulary){0};
     for (int i = 0; i < 256; i++)
         CHECK_STATUS(OK, vocabulary_add(v, &(unsigned char){(unsigned char)i}, 1, i));
 }
@@ -36,8 +36,7 @@ TEST(vocabulary_finds_tokens_by_bytes_and_by_id)
 
 TEST(empty_vocabulary_finds_nothing)
 {
-    struct vocabulary v;
-    vocabulary_init(&v);
+    struct vocabulary v = {0};
     CHECK(vocabulary_find(&v, "a", 1) == -1 && !vocabulary_find_pair(&v, 1, 2));
     CHECK(!vocabulary_token(&v, 0));
     CHECK_STATUS(DATA, vocabulary_finish(&v));
@@ -62,8 +61,7 @@ TEST(vocabulary_rejects_duplicate_and_out_of_range_tokens)
 
 TEST(vocabulary_requires_every_single_byte)
 {
-    struct vocabulary v;
-    vocabulary_init(&v);
+    struct vocabulary v = {0};
     for (int i = 0; i < 256; i++)
         if (i != 0xC3)
             CHECK_STATUS(OK, vocabulary_add(&v, &(unsigned char){(unsigned char)i}, 1, i));
@@ -74,8 +72,7 @@ TEST(vocabulary_requires_every_single_byte)
 
 TEST(vocabulary_replaces_a_merge_added_twice)
 {
-    struct vocabulary v;
-    vocabulary_init(&v);
+    struct vocabulary v = {0};
     for (int32_t i = 0; i < 3000; i++) vocabulary_add_pair(&v, i, i + 1, i, 2 * i);
     vocabulary_add_pair(&v, 7, 8, 4000, 14);
     CHECK(v.num_pairs == 3000);
@@ -90,8 +87,7 @@ TEST(vocabulary_replaces_a_merge_added_twice)
 TEST(vocabulary_finds_every_merge_and_no_other_pair)
 {
     enum { MANY = 3000 };
-    struct vocabulary v;
-    vocabulary_init(&v);
+    struct vocabulary v = {0};
     for (int32_t i = 0; i < MANY; i++) {
         vocabulary_add_pair(&v, i, 2 * i + 1, i, MANY + i);
         CHECK(v.num_pairs == (size_t)i + 1);

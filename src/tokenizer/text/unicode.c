@@ -10,11 +10,6 @@ static unsigned table_entry(uint32_t code)
     return code > 0x10FFFF ? UNICODE_OTHER : unicode_blocks[unicode_index[code >> 7]][code & 127];
 }
 
-enum unicode_class unicode_class_of(uint32_t code)
-{
-    return (enum unicode_class)(table_entry(code) & CLASS_BITS);
-}
-
 bool unicode_has_mark(uint32_t code, unsigned marks) { return table_entry(code) & marks; }
 
 static bool is_tail(unsigned char byte) { return (byte & 0xC0) == 0x80; }

@@ -11,8 +11,6 @@
 /* \p{L}, \p{N}, \s, and everything else. */
 enum unicode_class { UNICODE_OTHER, UNICODE_LETTER, UNICODE_NUMBER, UNICODE_SPACE };
 
-enum unicode_class unicode_class_of(uint32_t code);
-
 /* Further properties, as Hugging Face's tokenizers library defines them. */
 enum unicode_mark {
     UNICODE_WORD = 4, /* word character: a single_word token does not match next to one */

@@ -7,7 +7,7 @@
 
 TEST(written_byte_level_tokenizer_json_reads_back)
 {
-    struct vocabulary v;
+    struct vocabulary v = {0};
     static const char *const words[] = {"\"\\", " \n", "\xC3\xA4", "\xFF\x80"};
     struct hf_merge list[4];
     struct special_token two[] = {{(char[]){"<|begin_of_text|>"}, 260},
@@ -15,7 +15,6 @@ TEST(written_byte_level_tokenizer_json_reads_back)
     struct special_tokens specials = {.all = two, .count = 2};
     struct text json = {0}, again = {0};
     struct tokenizer *t = NULL;
-    vocabulary_init(&v);
     for (int i = 0; i < 256; i++)
         CHECK_STATUS(OK, vocabulary_add(&v, &(unsigned char){(unsigned char)i}, 1, i));
     for (int32_t i = 0; i < 4; i++) {

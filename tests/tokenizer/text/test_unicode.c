@@ -12,6 +12,13 @@ static int encode(uint32_t code, unsigned char *out)
     return n;
 }
 
+static enum unicode_class class_of(uint32_t code)
+{
+    unsigned char bytes[4];
+    int size, n = encode(code, bytes);
+    return unicode_next(bytes, (size_t)n, &size);
+}
+
 TEST(unicode_classes_match_general_categories)
 {
     static const struct {
@@ -22,12 +29,12 @@ TEST(unicode_classes_match_general_categories)
         {UNICODE_NUMBER, {'0', '9', 0xB2, 0xBD, 0x661, 0x966, 0x2164, 0x3007, 0xFF15, 0x1D7D8}},
         {UNICODE_SPACE, {'\t', '\v', ' ', 0x85, 0xA0, 0x1680, 0x2003, 0x2028, 0x202F, 0x3000}},
         {UNICODE_OTHER, {'\'', '_', 0x1C, 0xAD, 0x301, 0x200B, 0x200D, 0xFEFF, 0x1F600, 0xE000}},
-        {UNICODE_OTHER, {0, 0x378, 0x558, 0xFFFF, 0x3E3A4, 0x10FFFF, 0x110000, 0xFFFFFFFF}},
+        {UNICODE_OTHER, {0, 0x378, 0x558, 0xFFFF, 0x3E3A4, 0x10FFFF, 0x110000}},
     };
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
         for (size_t i = 0; i < 10; i++)
-            if (unicode_class_of(rows[r].codes[i]) != rows[r].kind)
-                fail_msg("U+%04X is %d", rows[r].codes[i], unicode_class_of(rows[r].codes[i]));
+            if (class_of(rows[r].codes[i]) != rows[r].kind)
+                fail_msg("U+%04X is %d", rows[r].codes[i], class_of(rows[r].codes[i]));
 }
 
 TEST(unicode_decodes_every_code_point)
@@ -38,7 +45,8 @@ TEST(unicode_decodes_every_code_point)
         if (code >= 0xD800 && code <= 0xDFFF) continue;
         bytes[n] = 0xBF; /* the byte after the character must not matter */
         CHECK(unicode_decode(bytes, (size_t)n + 1, &size) == code && size == n);
-        CHECK(unicode_next(bytes, (size_t)n, &size) == unicode_class_of(code) && size == n);
+        unicode_next(bytes, (size_t)n, &size);
+        CHECK(size == n);
     }
 }
 
@@ -79,7 +87,7 @@ TEST(unicode_marks_match_the_tokenizers_library)
     CHECK(!unicode_has_mark(0x20AC, UNICODE_PUNCTUATION) &&
           !unicode_has_mark('a', UNICODE_PUNCTUATION));
     CHECK(unicode_has_mark('7', UNICODE_DIGIT) && unicode_has_mark(0xB2, UNICODE_DIGIT));
-    CHECK(unicode_has_mark(0x11DE0, UNICODE_DIGIT) && unicode_class_of(0x11DE0) == UNICODE_OTHER);
+    CHECK(unicode_has_mark(0x11DE0, UNICODE_DIGIT) && class_of(0x11DE0) == UNICODE_OTHER);
     CHECK(!unicode_has_mark(0xE9, UNICODE_NFC) && unicode_has_mark(0xE9, UNICODE_NFD));
     CHECK(unicode_has_mark(0x301, UNICODE_NFC) && unicode_has_mark(0x212B, UNICODE_NFC));
     CHECK(!unicode_has_mark(0x110000, 0xFF) && !unicode_has_mark('a', UNICODE_NFC | UNICODE_NFD));
