@@ -81,16 +81,24 @@ enum status s3_listing_add_page(struct listing *l, const char *xml, size_t len, 
     struct xml x;
     struct s3_entry e = {0};
     enum status st = STATUS_OK;
-    bool is_list = false;
+    bool is_list = false, is_truncated = false;
     text_clear(next);
     xml_init(&x, xml, len, what);
     for (;;) {
         TRY_OUT(xml_next(&x));
         if (x.event == XML_EOF) break;
         is_list |= !strcmp(x.path.data, "/ListBucketResult");
+        is_truncated |=
+            xml_is_leaf(&x, "/ListBucketResult/IsTruncated") && !strcmp(x.text.data, "true");
         TRY_OUT(add_element(l, &x, &e, next));
     }
     if (!is_list) FAIL_OUT(DATA, "%s: expected a ListBucketResult", what);
+    if (is_truncated && !next->len)
+        FAIL_OUT(
+            DATA,
+            "%s: the list of objects is truncated and has no NextContinuationToken: the object "
+            "store must support ListObjectsV2",
+            what);
 out:
     text_release(&e.key);
     text_release(&e.etag);

@@ -6,7 +6,8 @@
 
 /* Adds the objects and common prefixes (as folders) of a page of the XML response; *next becomes
  * the continuation token, or empty.  Objects whose key ends in a slash, which mark folders, are
- * skipped.  Keys may be any text; see hub_path_is_contained.  DATA: malformed; too many objects. */
+ * skipped.  Keys may be any text; see hub_path_is_contained.  DATA: malformed; too many objects;
+ * truncated without a continuation token, as stores without ListObjectsV2 answer. */
 enum status s3_listing_add_page(struct listing *l, const char *xml, size_t len, const char *what,
                                 struct text *next);
 

@@ -71,6 +71,21 @@ TEST(s3_listing_rejects_malformed_lists)
     }
 }
 
+TEST(s3_listing_rejects_a_truncated_list_without_a_token)
+{
+    struct listing l = {0};
+    struct text next = {0};
+    const char *complete = LIST("<IsTruncated>false</IsTruncated>" OBJECT("a", "\"e\"", "1"));
+    CHECK_STATUS(OK, add(&l, complete, &next));
+    CHECK_STATUS(DATA, add(&l,
+                           LIST("<IsTruncated>true</IsTruncated><NextMarker>a</NextMarker>" OBJECT(
+                               "a", "\"e\"", "1")),
+                           &next));
+    CHECK_MESSAGE("truncated and has no NextContinuationToken");
+    listing_release(&l);
+    text_release(&next);
+}
+
 TEST(s3_listing_fetches_all_pages)
 {
     if (!s3_available()) skip();
