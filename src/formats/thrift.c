@@ -73,7 +73,11 @@ static enum status read_field_header(struct reader *r, int64_t *id, int *type)
     *type = head & 15;
     if (!*type) return STATUS_OK;
     *id += head >> 4;
-    return head >> 4 ? STATUS_OK : read_zigzag(r, id);
+    if (head >> 4) return STATUS_OK;
+    TRY(read_zigzag(r, id));
+    if (*id < INT16_MIN || *id > INT16_MAX) /* later fields add to it */
+        FAIL(DATA, "%s: Thrift field ID %lld: must have 16 bits", r->name, (long long)*id);
+    return STATUS_OK;
 }
 
 static enum status skip_value(struct reader *r, int type, int depth)

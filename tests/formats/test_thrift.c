@@ -60,6 +60,18 @@ TEST(thrift_fields_of_unexpected_types_are_rejected)
     CHECK_MESSAGE("a list");
 }
 
+TEST(thrift_field_ids_have_16_bits)
+{
+    struct fields w;
+    /* field 32767, then 32768; and field 2^63 - 1, then the next one */
+    const unsigned char next[] = {0x01, 0xFE, 0xFF, 0x03, 0x11, 0};
+    const unsigned char large[] = {0x01, 0xFE, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF,
+                                   0xFF, 0xFF, 0xFF, 0x01, 0x11, 0};
+    CHECK_STATUS(OK, read_plain(next, sizeof next, &w));
+    CHECK_STATUS(DATA, read_plain(large, sizeof large, &w));
+    CHECK_MESSAGE("field ID 9223372036854775807");
+}
+
 TEST(thrift_nesting_is_bounded)
 {
     unsigned char deep[1000];
