@@ -325,7 +325,8 @@ static enum status read_document(struct toml_lexer *l, struct toml *root)
 
 static enum status init_lexer(struct toml_lexer *l, const char *bytes, size_t len, const char *name)
 {
-    *l = (struct toml_lexer){bytes + text_bom_length(bytes, len), bytes + len, bytes, name, 1};
+    const char *start = bytes + text_bom_length(bytes, len);
+    *l = (struct toml_lexer){start, bytes + len, start, name, 1};
     if (!text_is_utf8(bytes, len)) FAIL(DATA, "%s: not valid UTF-8", name);
     return STATUS_OK;
 }

@@ -48,6 +48,7 @@ TEST(toml_errors_name_line_column_and_reason)
         const char *text, *message;
     } cases[] = {
         {"a = 1\nb = 01\n", "test.toml:2:5: \"01\""},
+        {"\xEF\xBB\xBFx = 01\n", "test.toml:1:5: \"01\""},
         {"a = 1\na = 2\n", "test.toml:2:3: \"a\" is already defined, on line 1"},
         {"a = \"x\n", "unterminated string: no closing quote on this line"},
         {"[a]\n[a]\n", "already defined"},
