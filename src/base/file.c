@@ -75,7 +75,7 @@ enum status file_open(const char *path, int *fd, uint64_t *size)
     do {
         *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     } while (*fd < 0 && is_worth_retrying(errno, &tries));
-    if (*fd < 0 && errno == ENOENT) FAIL(MISSING, "%s: no such file", path);
+    if (*fd < 0 && (errno == ENOENT || errno == ENOTDIR)) FAIL(MISSING, "%s: no such file", path);
     if (*fd < 0) FAIL(IO, "%s: %s", path, strerror(errno));
     int bad = fstat(*fd, &s) ? errno : 0;
     if (!bad && S_ISREG(s.st_mode)) {

@@ -140,6 +140,8 @@ TEST(file_read_requires_a_regular_file)
     CHECK(mkfifo(fifo, 0600) == 0);
     CHECK_STATUS(MISSING, file_read(absent, 10, &got));
     CHECK_MESSAGE("absent: no such file");
+    CHECK_STATUS(MISSING, file_read(test_path(fifo, "below a file"), 10, &got));
+    CHECK_MESSAGE("below a file: no such file");
     CHECK_STATUS(DATA, file_read(fifo, 10, &got));
     CHECK_STATUS(DATA, file_open("/dev/null", &fd, &size));
     CHECK_MESSAGE("not a regular file");
