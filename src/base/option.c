@@ -326,6 +326,7 @@ enum status option_set_text(const struct option *o, void *into, const char *text
 {
     struct text toml = {0};
     *keep = NULL;
+    if (!text_is_utf8(text, strlen(text))) FAIL(CONFIG, "expected text that is valid UTF-8");
     text_to_toml(o, text, &toml);
     enum status st = toml_parse_value(toml.data ? toml.data : "", toml.len, "value", keep);
     text_release(&toml);

@@ -84,6 +84,14 @@ TEST(options_accept_values_of_their_kind_only)
     }
 }
 
+TEST(option_text_that_is_not_utf8_is_named_as_such)
+{
+    struct sample s = {0};
+    CHECK_STATUS(OK, set(4, &s, "caf\xC3\xA9"));
+    CHECK_STATUS(CONFIG, set(4, &s, "caf\xE9"));
+    CHECK_MESSAGE("expected text that is valid UTF-8");
+}
+
 TEST(option_allowed_lists_bounds_and_words)
 {
     struct text t = {0};
