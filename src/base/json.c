@@ -249,10 +249,10 @@ enum status json_get_int(const struct json *object, const char *key, int64_t lea
 {
     const struct json *v = json_get(object, key);
     if (!v) FAIL(DATA, "the key \"%s\" is missing", key);
-    if (!json_as_int(v, least, most, out))
-        FAIL(DATA, "\"%s\" must be a whole number from %lld to %lld", key, (long long)least,
-             (long long)most);
-    return STATUS_OK;
+    if (json_as_int(v, least, most, out)) return STATUS_OK;
+    if (least == most) FAIL(DATA, "\"%s\" must be %lld", key, (long long)least);
+    FAIL(DATA, "\"%s\" must be a whole number from %lld to %lld", key, (long long)least,
+         (long long)most);
 }
 
 enum status json_get_string(const struct json *object, const char *key, const char **out)

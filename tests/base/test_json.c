@@ -139,6 +139,8 @@ TEST(json_integers_are_exact_and_in_bounds_or_rejected)
     CHECK_STATUS(DATA, json_get_int(root, "word", 0, 9, &x));
     CHECK_STATUS(DATA, json_get_int(root, "less", 0, 9, &x));
     CHECK_MESSAGE("\"less\" must be a whole number from 0 to 9");
+    CHECK_STATUS(DATA, json_get_int(root, "less", 2, 2, &x));
+    CHECK_MESSAGE("\"less\" must be 2");
     CHECK_STATUS(DATA, json_get_int(root, "none", 0, 9, &x));
     CHECK_MESSAGE("\"none\" is missing");
     const char *word = NULL;
