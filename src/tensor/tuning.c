@@ -71,7 +71,7 @@ static enum status read_entries(struct tuning *t)
     enum status st = STATUS_OK;
     TRY(json_read(t->path, MAX_BYTES, &root));
     const struct json *gemms = json_get(root, "gemms");
-    TRY_OUT(json_get_int(root, "format", FORMAT, FORMAT, &format));
+    TRY_PREFIX_OUT(json_get_int(root, "format", FORMAT, FORMAT, &format), "%s", t->path);
     if (!json_is_object(gemms))
         FAIL_OUT(DATA, "%s: \"gemms\" is missing or not an object", t->path);
     for (const struct json *v = json_first(gemms); v; v = json_next(v))
@@ -88,7 +88,8 @@ void tuning_open(struct tuning *t, const char *path)
 {
     *t = (struct tuning){.path = copy_string(path)};
     if (file_exists(path) && read_entries(t))
-        log_line(LOG_WARN, "%s; the file will be replaced", status_message());
+        log_line(LOG_WARN, "%s; the file is ignored, and replaced if new results are saved in it",
+                 status_message());
 }
 
 void tuning_close(struct tuning *t)

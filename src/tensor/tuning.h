@@ -52,7 +52,8 @@ char *tuning_default_path(void);
 /* The file that is shipped with the program, on the heap: gemm.json in ../share/llamero, or in
  * ../tuning of a built tree, seen from the program's folder; NULL if neither exists. */
 char *tuning_shipped_path(void);
-/* Reads the file if it exists; a damaged one is replaced, with a warning. */
+/* Reads the file if it exists; a damaged one is ignored, with a warning, and tuning_save replaces
+ * it. */
 void tuning_open(struct tuning *t, const char *path);
 void tuning_close(struct tuning *t);
 const char *tuning_find(const struct tuning *t, const char *key); /* NULL: absent */

@@ -2,6 +2,7 @@
 #include "tensor/tuning.h"
 
 #include "base/file.h"
+#include "base/log.h"
 #include "test.h"
 
 #include <sys/stat.h>
@@ -89,6 +90,24 @@ TEST(damaged_file_is_ignored_and_replaced)
         CHECK(t.count == 1 && !strcmp(tuning_find(&t, "a"), "wide"));
         tuning_close(&t);
     }
+}
+
+TEST(warning_names_a_file_of_another_format)
+{
+    const char *folder = test_folder(), *path = test_path(folder, "gemm.json");
+    const char *log = test_path(folder, "log.txt"), *old = "{\"format\": 1, \"gemms\": {}}";
+    struct tuning t;
+    struct text lines = {0};
+    CHECK_STATUS(OK, file_write(path, old, strlen(old)));
+    CHECK_STATUS(OK, log_open(log));
+    log_set_quiet(true);
+    tuning_open(&t, path);
+    log_set_quiet(false);
+    CHECK_STATUS(OK, log_open(NULL));
+    CHECK_STATUS(OK, file_read(log, 4096, &lines));
+    CHECK(strstr(lines.data, "/gemm.json: \"format\" must be 2; the file is ignored"));
+    tuning_close(&t);
+    text_release(&lines);
 }
 
 TEST(truncated_file_is_ignored_or_complete)
