@@ -78,7 +78,7 @@ static enum status read_sum(const struct json *root, const char *key, const char
 {
     const struct json *file = json_get(root, key), *list = json_get(file, "crc32c");
     int64_t size;
-    TRY(json_get_int(file, "size", 0, JSON_MAX_INT, &size));
+    TRY_PREFIX(json_get_int(file, "size", 0, JSON_MAX_INT, &size), "%s: \"%s\"", path, key);
     s->bytes = (uint64_t)size;
     uint64_t chunks = (s->bytes + MEGATRON_SUM_CHUNK - 1) / MEGATRON_SUM_CHUNK;
     if (!json_is_array(list) || json_count(list) != chunks)
@@ -99,8 +99,10 @@ static enum status read_sums(const char *path, struct megatron_sum *bin, struct 
     int64_t expected;
     enum status st = STATUS_OK;
     TRY_OUT(json_read_checksummed(path, MAX_BYTES, OWN_CHECKSUM, &root));
-    TRY_OUT(json_get_int(root, "format", FORMAT, FORMAT, &expected));
-    TRY_OUT(json_get_int(root, "chunk_bytes", MEGATRON_SUM_CHUNK, MEGATRON_SUM_CHUNK, &expected));
+    TRY_PREFIX_OUT(json_get_int(root, "format", FORMAT, FORMAT, &expected), "%s", path);
+    TRY_PREFIX_OUT(
+        json_get_int(root, "chunk_bytes", MEGATRON_SUM_CHUNK, MEGATRON_SUM_CHUNK, &expected), "%s",
+        path);
     TRY_OUT(read_sum(root, "bin", path, bin));
     TRY_OUT(read_sum(root, "idx", path, idx));
 out:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/megatron_sum.h"
 
+#include "base/checksum.h"
 #include "base/file.h"
 #include "base/rng.h"
 #include "data/rig.h"
@@ -133,6 +134,23 @@ TEST(a_file_that_is_not_a_checksum_file_is_named_as_such)
     CHECK_STATUS(OK, megatron_sum_verify(prefix, &errors, &bytes));
     CHECK(strstr(errors.data, "not a checksum file of `llamero prepare`"));
     text_release(&errors);
+}
+
+TEST(a_checksum_file_of_another_format_is_named)
+{
+    const char *folder = test_folder(), *prefix = summed_pair(folder);
+    static const char *const wrong[][2] = {{"{\"format\": 2", "/p.sum: \"format\" must be 1"},
+                                           {"{\"format\": 1", "/p.sum: the key \"chunk_bytes\""}};
+    struct megatron m;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct text t = {0};
+        text_addf(&t, "%s,\n", wrong[i][0]);
+        text_addf(&t, "\"sum_crc32c\": \"%08x\"}\n", checksum_crc32c(0, t.data, t.len));
+        CHECK_STATUS(OK, file_write(test_path(folder, "p.sum"), t.data, t.len));
+        CHECK_STATUS(DATA, megatron_open(&m, prefix));
+        CHECK_MESSAGE(wrong[i][1]);
+        text_release(&t);
+    }
 }
 
 TEST(a_mismatch_names_the_range_of_bytes)
