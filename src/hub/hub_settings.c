@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "hub/env.h"
 #include "hub/s3_role.h"
+#include "hub/url.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +57,9 @@ enum status hub_settings_read(struct hub_settings *s)
     *s = (struct hub_settings){.endpoint =
                                    copy_string(endpoint ? endpoint : "https://huggingface.co")};
     for (size_t n = strlen(s->endpoint); n && s->endpoint[n - 1] == '/';) s->endpoint[--n] = 0;
+    if (!url_is_http(s->endpoint))
+        FAIL_OUT(CONFIG, "environment variable HF_ENDPOINT=%.200s: expected http:// or https://",
+                 s->endpoint);
     TRY_OUT(hub_settings_offline(&s->offline));
     if (!cache && !folder)
         FAIL_OUT(CONFIG, "hf://: the Hub cache has no location: set HF_HOME or HOME");
