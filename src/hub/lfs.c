@@ -195,12 +195,12 @@ static enum status perform(const struct lfs_transfer *t, const struct json *root
     }
     *uploaded = json_is_object(upload);
     if (!*uploaded) return STATUS_OK;
-    TRY(json_get_string(upload, "href", &url));
+    TRY_PREFIX(json_get_string(upload, "href", &url), "%s: the Hub's LFS response", f->what);
     /* As in huggingface_hub: "transfer" does not decide it. */
     bool multipart = json_get(json_get(upload, "header"), "chunk_size") != NULL;
     TRY(multipart ? upload_parts(t, upload, url) : upload_basic(t, upload, url));
     if (!json_is_object(verify)) return STATUS_OK;
-    TRY(json_get_string(verify, "href", &url));
+    TRY_PREFIX(json_get_string(verify, "href", &url), "%s: the Hub's LFS response", f->what);
     write_id(f, &(struct json_writer){.text = &json});
     struct http_response a;
     struct client_request q = json_request(f, url, &json);

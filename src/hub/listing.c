@@ -123,7 +123,7 @@ enum status listing_fetch_commit(struct client *c, const struct hub_path *p,
     text_adds(&url, "?expand=sha");
     TRY_OUT(client_get(c, url.data, p->name, &page.sink, NULL));
     TRY_OUT(json_parse(page.text.data, page.text.len, url.data, &root));
-    TRY_OUT(json_get_string(root, "sha", &sha));
+    TRY_PREFIX_OUT(json_get_string(root, "sha", &sha), "%s", url.data);
     if (!digest_is_hex(sha, COMMIT_HEX - 1))
         FAIL_OUT(DATA, "%s: \"%.80s\" is not a commit hash", url.data, sha);
     memcpy(commit, sha, COMMIT_HEX);

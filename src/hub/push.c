@@ -180,8 +180,8 @@ static enum status read_modes(struct push_session *s, const struct json *root)
 {
     for (const struct json *v = json_first(json_get(root, "files")); v; v = json_next(v)) {
         const char *name, *mode;
-        TRY(json_get_string(v, "path", &name));
-        TRY(json_get_string(v, "uploadMode", &mode));
+        TRY_PREFIX(json_get_string(v, "path", &name), "%s: the Hub's response", s->repo.name);
+        TRY_PREFIX(json_get_string(v, "uploadMode", &mode), "%s: the Hub's response", s->repo.name);
         struct pushed_file *f = find_file(s, name);
         const struct json *oid = json_get(v, "oid");
         if (!f || (strcmp(mode, "lfs") && strcmp(mode, "regular")))
@@ -303,7 +303,8 @@ static enum status commit(struct push_session *s, struct text *url)
         goto out;
     }
     TRY_OUT(post(s, "commit", "application/x-ndjson", &lines, &root));
-    TRY_OUT(json_get_string(root, "commitUrl", &address));
+    TRY_PREFIX_OUT(json_get_string(root, "commitUrl", &address), "%s: the Hub's response",
+                   s->repo.name);
     text_adds(url, address);
     for (char *at = url->data; *at; at++)
         if (*at <= ' ' || *at > '~') *at = '?';

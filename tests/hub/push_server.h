@@ -19,7 +19,8 @@ enum push_fault {
     PUSH_FAULT_DROP,        /* closes the connection without a response */
     PUSH_FAULT_DISCONNECT,  /* closes it after half of the request's body */
     PUSH_FAULT_EXPIRED,     /* 403, as for a signed URL that has expired */
-    PUSH_FAULT_MALFORMED    /* 200, not JSON */
+    PUSH_FAULT_MALFORMED,   /* 200, not JSON */
+    PUSH_FAULT_INCOMPLETE   /* 200, JSON without what belongs there */
 };
 
 enum { PUSH_FILES = 16, PUSH_PARTS = 32, PUSH_FAULTS = 16 };

@@ -115,6 +115,7 @@ static bool send_fault(int fd, enum fault fault, const char *url)
     case FAULT_FORBIDDEN: server_answer(fd, 403, "", "old", 3); break;
     case FAULT_LOOP: server_answer(fd, 302, t.data, "", 0); break;
     case FAULT_MALFORMED: server_answer(fd, 200, "", "[{", 2); break;
+    case FAULT_INCOMPLETE: server_answer(fd, 200, "", "{}", 2); break;
     default: text_release(&t); return false;
     }
     text_release(&t);

@@ -26,7 +26,8 @@ enum fault {
     FAULT_NO_RANGE,      /* 416 */
     FAULT_FORBIDDEN,     /* 403 without a reason */
     FAULT_LOOP,          /* redirects to itself */
-    FAULT_MALFORMED      /* a body that is not JSON */
+    FAULT_MALFORMED,     /* a body that is not JSON */
+    FAULT_INCOMPLETE     /* an empty JSON object */
 };
 
 enum { SERVER_FILES = 64, SERVER_FAULTS = 16 };

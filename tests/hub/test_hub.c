@@ -156,6 +156,18 @@ TEST(hub_rejects_malformed_responses)
     }
 }
 
+TEST(hub_names_the_url_of_an_incomplete_response)
+{
+    if (!http_available()) skip();
+    struct hub_test h = {0};
+    h.server.apis[0] = FAULT_INCOMPLETE;
+    begin(&h, false);
+    CHECK_STATUS(
+        DATA, hub_fetch_with(&h.settings, "hf://datasets/org/name/data/*", HUB_DATA, comm_self()));
+    CHECK_MESSAGE("/revision/main?expand=sha: the key \"sha\" is missing");
+    end(&h);
+}
+
 TEST(hub_makes_no_requests_when_offline)
 {
     if (!http_available()) skip();

@@ -203,3 +203,19 @@ TEST(push_rejects_malformed_responses)
         end(t);
     }
 }
+
+TEST(push_names_the_repository_if_a_response_is_incomplete)
+{
+    if (!http_available()) skip();
+    const int num_posts = 6; /* preupload, batch and verification of two LFS files, commit */
+    for (int i = 0; i < num_posts; i += num_posts - 1) {
+        struct push_server server = {.exists = true};
+        server.posts[i] = PUSH_FAULT_INCOMPLETE;
+        struct push_test *t = begin(&server);
+        CHECK_STATUS(DATA, push_run(&t->push, &t->url));
+        CHECK_MESSAGE(i ? ": the Hub's response: the key \"commitUrl\" is missing"
+                        : ": the Hub's response: the key \"path\" is missing");
+        CHECK_MESSAGE("hf://org/name");
+        end(t);
+    }
+}
