@@ -1,4 +1,4 @@
-/* pickle_text.h -- emits the opcodes of a pickle, protocol 2, without a memo.
+/* pickle_write.h -- emits the opcodes of a pickle, protocol 2, without a memo.
  *
  * Each function appends the opcodes named after it; pickletools.py documents their effect on the
  * stack. */

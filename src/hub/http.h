@@ -48,7 +48,7 @@ struct http_request {
     const char *token;                /* NULL or "": none */
     const struct http_signer *signer; /* NULL: unsigned */
     const char *const *headers;       /* "Name: value", up to a NULL; NULL: none */
-    struct http_body body;            /* of a PUT, POST or PATCH */
+    struct http_body body;            /* of a PUT or POST */
     uint64_t from; /* range request for the bytes from here to the end; 0: no range */
     /* Receives the body of a 2xx; the bodies of errors are discarded after their beginning. */
     enum status (*on_body)(void *context, const struct http_response *a, const void *bytes,
