@@ -405,9 +405,7 @@ static enum status load_training_state(struct loading *l, const struct checkpoin
     if (!native && !found->has_moments) goto out;
     TRY_OUT(load_state(folder, &torch, found));
     if (!native && state->world->rank == 0) torch_state_log(&torch, folder);
-    if (!state->exp_avg || !found->has_moments ||
-        tensor_origins_excludes(rules->exclude, "optimizer"))
-        goto out;
+    if (!state->exp_avg || !found->has_moments) goto out;
     TRY_OUT(load_kind(l, &l->moments, VALUE_EXP_AVG, checkpoint_exp_avg(state), rules));
     TRY_OUT(load_kind(l, &l->moments, VALUE_EXP_AVG_SQ, checkpoint_exp_avg_sq(state), rules));
     if (state->ema) TRY_OUT(load_ema(l, state, rules, &found->has_ema));
@@ -439,10 +437,13 @@ static enum status load_on_rank(struct loading *l, struct weights_source *o,
 {
     bool native = l->reader.has_checksums;
     bool log = state->world->rank == 0; /* one line is enough */
+    struct checkpoint_state training = *state;
+    /* A part, so also of a run's own checkpoint: o->rules has only the tensors. */
+    if (rules && tensor_origins_excludes(rules->exclude, "optimizer")) training.exp_avg = NULL;
     TRY(weights_source_open(o, l->folder, state, rules, log));
     if (log && rules && !is_resumed_whole(o, state)) weights_source_log(o);
     TRY(load_buffer(l, &o->origins, VALUE_WEIGHT, checkpoint_weights(state)));
-    if (native || state->exp_avg) TRY(load_training_state(l, state, native, &o->rules, found));
+    if (native || state->exp_avg) TRY(load_training_state(l, &training, native, &o->rules, found));
     return STATUS_OK;
 }
 
