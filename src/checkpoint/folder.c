@@ -112,6 +112,8 @@ char *folder_temporary_path(const char *folder, int64_t step)
 }
 
 static const char digits[] = "0123456789";
+#define TRASH    ".trash-"    /* of a checkpoint that is deleted */
+#define REPLACED ".replaced-" /* of one that is replaced, where folders cannot be exchanged */
 
 /* PID of NAME.tmp-PID, which file_write leaves behind if it is killed; -1: another name. */
 static long parse_temporary(const char *name)
@@ -136,16 +138,24 @@ static bool is_temporary(const char *path)
     return pid >= 0 && !lstat(path, &s) && S_ISREG(s.st_mode) && !is_alive(pid);
 }
 
+/* N of <prefix>N-PID, where a commit or a deletion moves a checkpoint; -1: another name. */
+static int64_t parse_moved(const char *name, const char *prefix)
+{
+    size_t len = strlen(prefix);
+    const char *number = name + len, *end = number;
+    if (strncmp(name, prefix, len)) return -1;
+    end += strspn(number, digits);
+    bool is_moved = end > number && end[0] == '-' && end[1] && !end[1 + strspn(end + 1, digits)];
+    return is_moved ? strtoll(number, NULL, 10) : -1;
+}
+
 /* step-N.tmp or .trash-N-PID: only this program makes them. */
 static bool is_leftover(const char *path)
 {
     const char *name = file_name(path);
-    bool trash = !strncmp(name, ".trash-", 7);
-    if (!trash && strncmp(name, "step-", 5)) return false;
-    const char *number = name + (trash ? 7 : 5), *end = number + strspn(number, digits);
-    if (end == number) return false;
-    if (!trash) return !strcmp(end, ".tmp");
-    return end[0] == '-' && end[1] && !end[1 + strspn(end + 1, digits)];
+    if (strncmp(name, "step-", 5)) return parse_moved(name, TRASH) >= 0;
+    const char *number = name + 5, *end = number + strspn(number, digits);
+    return end > number && !strcmp(end, ".tmp");
 }
 
 static enum status clear(const char *folder, bool (*is_garbage)(const char *path))
@@ -157,6 +167,23 @@ static enum status clear(const char *folder, bool (*is_garbage)(const char *path
         char *path = file_join(folder, names.paths[i]);
         if (is_garbage(path)) st = file_remove_tree(path);
         free(path);
+    }
+    file_list_release(&names);
+    return st;
+}
+
+/* A kill may have left a replaced checkpoint without its successor: puts it back. */
+static enum status put_back_replaced(const char *folder)
+{
+    struct file_list names;
+    enum status st = STATUS_OK;
+    TRY(file_list_dir(&names, folder));
+    for (size_t i = 0; i < names.count && !st; i++) {
+        int64_t step = parse_moved(names.paths[i], REPLACED);
+        if (step < 0) continue;
+        char *path = file_join(folder, names.paths[i]), *to = folder_step_path(folder, step);
+        st = file_exists(to) ? file_remove_tree(path) : file_rename(path, to);
+        free(path), free(to);
     }
     file_list_release(&names);
     return st;
@@ -193,6 +220,7 @@ enum status folder_lock(const char *folder, int *lock)
                  "%s: another run writes its checkpoints there; stop it, or set another "
                  "job.dump_folder",
                  folder);
+    TRY_OUT(put_back_replaced(folder));
     TRY_OUT(clear(folder, is_leftover));
     TRY_OUT(clear(folder, is_temporary));
     TRY_OUT(clear(parent, is_temporary)); /* the run's own folder */
@@ -238,15 +266,19 @@ enum folder_lock_state folder_lock_look(const char *folder)
     return found;
 }
 
-/* Renaming first is atomic: a kill leaves trash, not half a checkpoint. */
-static enum status move_to_trash(const char *folder, const char *path, int64_t step,
-                                 struct text *trash)
+/* Renaming is atomic: a kill leaves a whole checkpoint under either name. */
+static enum status move_away(const char *folder, const char *prefix, int64_t step,
+                             struct text *moved)
 {
-    text_addf(trash, "%s/.trash-%lld-%ld", folder, (long long)step, (long)getpid());
-    TRY(file_remove_tree(trash->data));
-    if (rename(path, trash->data) && errno != ENOENT)
-        FAIL(IO, "%s: rename: %s", path, strerror(errno));
-    return STATUS_OK;
+    char *path = folder_step_path(folder, step);
+    enum status st = STATUS_OK;
+    text_addf(moved, "%s/%s%lld-%ld", folder, prefix, (long long)step, (long)getpid());
+    TRY_OUT(file_remove_tree(moved->data));
+    if (rename(path, moved->data) && errno != ENOENT)
+        FAIL_OUT(IO, "%s: rename: %s", path, strerror(errno));
+out:
+    free(path);
+    return st;
 }
 
 /* Failing to delete an old checkpoint does not affect the new one. */
@@ -261,15 +293,17 @@ enum status folder_commit(const char *folder, const char *temporary, int64_t ste
     struct text replaced = {0};
     enum status st = STATUS_OK;
     TRY_OUT(file_sync_dir(temporary));
-    if (file_exists(path)) {
-        if (renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_EXCHANGE) == 0)
-            text_adds(&replaced, temporary);
-        else
-            TRY_OUT(move_to_trash(folder, path, step, &replaced));
+    bool exists = file_exists(path);
+    bool is_exchanged = exists && !renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_EXCHANGE);
+    if (is_exchanged)
+        text_adds(&replaced, temporary);
+    else if (exists)
+        TRY_OUT(move_away(folder, REPLACED, step, &replaced));
+    if (!is_exchanged && rename(temporary, path)) {
+        int why = errno;
+        if (exists) (void)rename(replaced.data, path);
+        FAIL_OUT(IO, "%s: rename: %s", path, strerror(why));
     }
-    bool is_exchanged = replaced.len && !strcmp(replaced.data, temporary);
-    if (!is_exchanged && rename(temporary, path))
-        FAIL_OUT(IO, "%s: rename: %s", path, strerror(errno));
     /* Delete the old one only once the new one is durable. */
     TRY_OUT(file_sync_dir(folder));
     if (replaced.len) remove_or_warn(replaced.data);
@@ -297,7 +331,7 @@ void folder_retain(const char *folder, int64_t keep, int64_t step, int64_t busy)
             continue;
         }
         struct text trash = {0};
-        if (move_to_trash(folder, path, l.steps[i], &trash))
+        if (move_away(folder, TRASH, l.steps[i], &trash))
             log_line(LOG_WARN, "cannot delete: %s", status_message());
         else
             remove_or_warn(trash.data);

@@ -1,8 +1,8 @@
 /* folder.h -- the folder of a run's checkpoints: list, lock, commit, retention.
  *
  * Only folders named exactly step-<digits> are checkpoints.  Nothing else is ever deleted, except
- * leftovers of a run that died: step-N.tmp, .trash-N-PID, and files NAME.tmp-PID, also in the
- * folder above, unless a process of this host has that PID. */
+ * leftovers of a run that died: step-N.tmp, .trash-N-PID, .replaced-N-PID if step-N exists, and
+ * files NAME.tmp-PID, also in the folder above, unless a process of this host has that PID. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -35,7 +35,8 @@ char *folder_temporary_path(const char *folder, int64_t step);     /* of step-N.
 int64_t folder_parse_step(const char *name);                       /* N of step-N, or -1 */
 int64_t folder_path_step(const char *path);                        /* the same of PATH/step-N */
 
-/* Creates the folder, locks it, and deletes leftovers.  CONFIG: another run has held the lock for
+/* Creates the folder, locks it, puts back a checkpoint whose replacement was cut short, and deletes
+ * leftovers.  CONFIG: another run has held the lock for
  * seconds, longer than a killed one takes to end. */
 enum status folder_lock(const char *folder, int *lock);
 void folder_unlock(int lock);
@@ -45,7 +46,7 @@ enum folder_lock_state { FOLDER_LOCK_free, FOLDER_LOCK_held, FOLDER_LOCK_unknown
 enum folder_lock_state folder_lock_look(const char *folder);
 
 /* Atomically and durably renames a finished temporary folder to its final name.  An existing
- * checkpoint of that name is replaced and deleted afterwards. */
+ * checkpoint of that name is replaced and deleted afterwards; after a failure it is put back. */
 enum status folder_commit(const char *folder, const char *temporary, int64_t step);
 /* Deletes the oldest checkpoints until `keep` are left (0: deletes none), but never `step`, which
  * was just written, nor `busy`, which is being read (-1: none).  Warns about those that cannot be

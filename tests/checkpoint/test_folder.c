@@ -180,6 +180,28 @@ TEST(commit_renames_and_replaces)
     CHECK(!has_file(folder, "step-9") && has_file(step, "x"));
 }
 
+TEST(failed_replacement_leaves_the_checkpoint_that_was_there)
+{
+    const char *folder = test_folder();
+    const char *step = make_folder(folder, "step-8");
+    /* A folder is not exchanged with one inside it, whose path ends when the outer one moves. */
+    CHECK_STATUS(IO, folder_commit(folder, make_folder(step, "new"), 8));
+    CHECK(has_file(step, "x") && has_file(step, "new/x"));
+}
+
+TEST(locking_puts_back_a_checkpoint_whose_replacement_was_cut_short)
+{
+    const char *folder = test_folder();
+    int lock;
+    make_folder(folder, ".replaced-5-123"), make_folder(folder, "step-5.tmp");
+    make_folder(folder, ".replaced-6-123"), make_folder(folder, "step-6");
+    CHECK_STATUS(OK, folder_lock(folder, &lock));
+    check_file(test_path(folder, "step-5/x"), ".replaced-5-123");
+    check_file(test_path(folder, "step-6/x"), "step-6");
+    CHECK(!has_file(folder, ".replaced-6-123") && !has_file(folder, "step-5.tmp"));
+    folder_unlock(lock);
+}
+
 TEST(retention_deletes_the_oldest_and_never_the_last_written)
 {
     const char *folder = test_folder();
