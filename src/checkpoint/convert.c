@@ -482,8 +482,9 @@ static enum status convert_to_run(const struct conversion *c, struct conversion_
     TRY_OUT(folder_lock(folder, &lock));
     TRY_OUT(folder_steps_count(folder, &num_steps));
     if (num_steps) FAIL_OUT(CONFIG, "%s already contains checkpoints", folder);
-    TRY_OUT(write_folder(c, o, temporary, done));
-    TRY_OUT(folder_commit(folder, temporary, step));
+    st = write_folder(c, o, temporary, done);
+    if (!st) st = folder_commit(folder, temporary, step);
+    if (st) file_discard_tree(temporary);
 out:
     folder_unlock(lock);
     free(folder), free(temporary);

@@ -97,6 +97,28 @@ TEST(converting_a_damaged_checkpoint_fails_and_leaves_nothing)
     free(from), free(path), free(weights);
 }
 
+/* A file of the tokenizer that cannot be copied: a folder. */
+TEST(a_conversion_to_a_run_that_fails_leaves_no_half_written_checkpoint)
+{
+    const char *folder = test_folder(), *plain = test_path(folder, "plain");
+    const char *run = test_path(folder, "run"), *checkpoint = test_path(run, "checkpoint");
+    float *weights;
+    char *from = write_model(folder, false, &weights);
+    struct converted done;
+    struct conversion c = {.from = from, .to = plain, .keep_dtype = true};
+    CHECK_STATUS(OK, convert_checkpoint(&c, &done));
+    const char *bad = test_path(plain, "tokenizer.json");
+    CHECK_STATUS(OK, file_make_dirs(bad));
+    c = (struct conversion){.from = plain, .to = run, .target = CONVERT_NATIVE};
+    CHECK_STATUS(DATA, convert_checkpoint(&c, &done));
+    CHECK_MESSAGE("tokenizer.json");
+    CHECK(!file_exists_in(checkpoint, "step-0.tmp") && !file_exists_in(checkpoint, "step-0"));
+    CHECK_STATUS(OK, file_remove_tree(bad));
+    CHECK_STATUS(OK, convert_checkpoint(&c, &done));
+    CHECK(file_exists_in(checkpoint, "step-0"));
+    free(from), free(weights);
+}
+
 /* Checks that the blocks and the last norm load, and the rest stays unchanged. */
 static void check_blocks(const char *folder, bool tied, const float *want)
 {
