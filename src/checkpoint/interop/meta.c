@@ -17,14 +17,36 @@ static bool is_pth(const char *path)
     return len > 4 && (!strcmp(path + len - 4, ".pth") || !strcmp(path + len - 3, ".pt"));
 }
 
+/* Lists the files <prefix>*.pth of a folder, whose name may have brackets: it is no pattern. */
+static enum status list_folder(const char *folder, const char *prefix, struct file_list *files)
+{
+    struct file_list all;
+    size_t len = strlen(prefix);
+    TRY(file_list_dir(&all, folder));
+    for (size_t i = 0; i < all.count; i++) {
+        const char *name = all.paths[i];
+        if (name[0] == '.' || strncmp(name, prefix, len) || !file_has_suffix(name + len, ".pth"))
+            continue;
+        files->paths = heap_grow(files->paths, files->count + 1, sizeof *files->paths);
+        files->paths[files->count++] = file_join(folder, name);
+    }
+    file_list_release(&all);
+    return STATUS_OK;
+}
+
 /* Meta's own files, or else all that end in .pth.  Sorted names are in rank order. */
 static enum status list_files(const char *path, struct file_list *files)
 {
-    char *own = file_join(path, "consolidated.*.pth"), *any = file_join(path, "*.pth");
-    enum status st = file_is_dir(path) ? file_glob(files, own) : file_glob(files, path);
-    if (st == STATUS_MISSING && file_is_dir(path)) st = file_glob(files, any);
-    free(own), free(any);
-    return st;
+    *files = (struct file_list){0};
+    if (!file_is_dir(path)) {
+        files->paths = heap(sizeof *files->paths);
+        files->paths[files->count++] = heap_string(path, strlen(path));
+        return STATUS_OK;
+    }
+    TRY(list_folder(path, "consolidated.", files));
+    if (!files->count) TRY(list_folder(path, "", files));
+    if (!files->count) FAIL(MISSING, "%s: no file ends in .pth", path);
+    return STATUS_OK;
 }
 
 bool meta_detect(const char *path)

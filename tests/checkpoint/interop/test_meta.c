@@ -35,6 +35,21 @@ TEST(meta_detect_finds_pth_files_and_folders)
     free(folder), free(whole);
 }
 
+TEST(brackets_in_the_name_of_a_folder_are_no_pattern)
+{
+    const char *folder = test_folder(), *other = test_path(folder, "m1");
+    const char *bracketed = test_path(folder, "m[1]");
+    struct tensor_slices slices;
+    CHECK_STATUS(OK, file_make_dirs(other));
+    CHECK_STATUS(OK, file_make_dirs(bracketed));
+    CHECK_STATUS(OK, file_write(test_path(other, "consolidated.00.pth"), "x", 1));
+    CHECK(!meta_detect(bracketed) && meta_detect(other));
+    CHECK_STATUS(OK, convert(LLAMA3, test_path(folder, "m[2]"), CONVERT_META));
+    CHECK(meta_detect(test_path(folder, "m[2]")));
+    CHECK_STATUS(OK, meta_open(&slices, test_path(folder, "m[2]"), NULL));
+    tensor_slices_release(&slices);
+}
+
 TEST(model_to_meta_and_back_is_bit_identical)
 {
     for (int tied = 0; tied < 2; tied++) {
