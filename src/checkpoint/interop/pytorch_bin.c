@@ -38,7 +38,7 @@ static enum status add_parts(struct tensor_slices *slices, const struct torch_te
     for (int i = 0; i < split->count; i++) {
         struct torch_tensor part = *t;
         part.shape[0] = split->parts[i].rows;
-        if (t->num_dims == 2 && t->shape[1])
+        if (t->num_dims == 1 || (t->num_dims == 2 && t->shape[1]))
             part.data +=
                 (size_t)(split->parts[i].row * t->strides[0]) * safetensors_dtype_bytes(t->dtype);
         TRY(add_tensor(slices, &part, split->parts[i].name, map));

@@ -210,3 +210,38 @@ TEST(duplicate_and_unknown_tensors_are_rejected)
     }
     text_release(&t);
 }
+
+TEST(fused_biases_are_split_as_fused_matrices_are)
+{
+    enum { Q = 16, P = 8, ALL = Q + 2 * P };
+    static const char *const names[] = {"q", "k", "v"};
+    static const size_t begin[] = {0, Q, Q + P}, count[] = {Q, P, P};
+    const struct model_shape shape = {.H = 4, .G = 2, .K = 4, .F = 24};
+    const char *folder = test_folder(), *path = test_path(folder, "pytorch_model.bin");
+    char fused[] = "model.layers.0.self_attn.qkv_proj.bias";
+    struct torch_tensor t = {
+        .name = fused, .dtype = SAFETENSORS_F32, .num_dims = 1, .shape = {ALL}};
+    struct torch_writer w;
+    struct tensor_slices slices;
+    float values[ALL], got[Q];
+    uint64_t size;
+    int fd = open(path, O_CREAT | O_WRONLY, 0666);
+    for (int i = 0; i < ALL; i++) values[i] = (float)i;
+    CHECK_STATUS(OK, torch_writer_open(&w, fd, path, 0, &t, 1));
+    CHECK_STATUS(OK, torch_writer_put(&w, values, sizeof values));
+    CHECK_STATUS(OK, torch_writer_close(&w, &size));
+    torch_writer_release(&w);
+    close(fd);
+    CHECK_STATUS(OK, pytorch_bin_open(&slices, folder, &shape));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char part[64];
+        struct tensor_name name;
+        snprintf(part, sizeof part, "model.layers.0.self_attn.%s_proj.bias", names[i]);
+        CHECK(tensor_name_parse_hf(part, &name));
+        const struct sliced_tensor *own = tensor_slices_find(&slices, &name);
+        CHECK(own && own->rows == (int64_t)count[i]);
+        CHECK_STATUS(OK, tensor_slices_read(&slices, own, 0, count[i], got));
+        CHECK(!memcmp(got, values + begin[i], count[i] * sizeof *got));
+    }
+    tensor_slices_release(&slices);
+}
