@@ -22,4 +22,4 @@ double signals_pending_for(void); /* seconds since it arrived; 0: none has */
 /* Makes SIGALRM pending after `seconds`, at once if that is not positive.  A later call replaces an
  * earlier one. */
 void signals_alarm(double seconds);
-const char *signals_name(int signal); /* "TERM" */
+const char *signals_name(int signal); /* "TERM"; NULL: not a signal with a name */

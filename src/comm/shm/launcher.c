@@ -160,6 +160,16 @@ static enum status reported(enum status s)
     return s;
 }
 
+/* signals_name knows no real-time signals. */
+static enum status fail_killed(const struct launcher *l, int number)
+{
+    const char *name = signals_name(number);
+    char unnamed[32];
+    snprintf(unnamed, sizeof unnamed, "signal %d", number);
+    FAIL(COMM, "rank %d of %d (pid %d) was killed by %s%s; the other ranks were ended",
+         l->failed_rank, l->size, (int)l->failed_pid, name ? "SIG" : "", name ? name : unnamed);
+}
+
 static enum status judge(struct launcher *l)
 {
     int status = l->failed_status, number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
@@ -173,9 +183,7 @@ static enum status judge(struct launcher *l)
         sigprocmask(SIG_UNBLOCK, &l->signals, NULL);
         raise(number);
     }
-    if (number)
-        FAIL(COMM, "rank %d of %d (pid %d) was killed by SIG%s; the other ranks were ended",
-             l->failed_rank, l->size, (int)l->failed_pid, signals_name(number));
+    if (number) return fail_killed(l, number);
     FAIL(COMM, "rank %d of %d (pid %d) ended with exit code %d; the other ranks were ended",
          l->failed_rank, l->size, (int)l->failed_pid, WEXITSTATUS(status));
 }

@@ -117,6 +117,22 @@ TEST(launcher_names_a_rank_that_died_unreported)
     CHECK(strstr(text, "rank 1 of 2 (pid ") && strstr(text, "was killed by SIGKILL"));
 }
 
+static int die_by_a_real_time_signal(int rank, int out)
+{
+    (void)out;
+    if (rank == 1) raise(40);
+    return 0;
+}
+
+TEST(launcher_names_a_signal_without_a_name_by_its_number)
+{
+    char text[STATUS_TEXT];
+    struct launched l = start(2, die_by_a_real_time_signal);
+    int status = end(&l, text);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 81);
+    CHECK(strstr(text, "was killed by signal 40; the other ranks were ended"));
+}
+
 static int exit_with_3(int rank, int out)
 {
     (void)out;
