@@ -98,20 +98,6 @@ enum status checkpoint_find(const char *folder, int64_t limit, const struct comm
     return STATUS_OK;
 }
 
-/* Finds step `step`, or the newest if negative (*found NULL: none), in a folder of checkpoints that
- * are ours or DCP's.  DCP writes .metadata last. */
-static enum status find_common(const char *folder, int64_t step, const struct comm *world,
-                               char **found)
-{
-    *found = NULL;
-    enum status st = STATUS_OK;
-    if (world->rank == 0)
-        st = step < 0 ? find_newest(folder, INT64_MAX, found)
-                      : find_native_or_dcp(folder, step, found);
-    TRY(broadcast_found(folder, world, st, found));
-    return STATUS_OK;
-}
-
 /* Where checkpoint_locate finds the model. */
 enum { AT_PATH, IN_STEPS, IN_RUN, IN_ITERATIONS /* of Megatron-LM */ };
 
@@ -204,7 +190,8 @@ enum status checkpoint_locate(const char *path, int64_t step, const struct comm 
     }
     if (location == IN_RUN && !below) below = folder_of_run(path);
     const char *steps = location == IN_RUN ? below : path;
-    TRY_OUT(find_common(steps, step, world, folder));
+    TRY_OUT(step < 0 ? checkpoint_find(steps, INT64_MAX, world, folder)
+                     : checkpoint_find_step(steps, step, world, folder));
     TRY_OUT(
         comm_agree(world, *folder || world->rank > 0 ? STATUS_OK : fail_not_found(path, steps)));
 out:

@@ -1,4 +1,4 @@
-/* hf_value.h -- reads numbers of config.json. */
+/* hf_value.h -- reads numbers of config.json and of params.json. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -2,20 +2,11 @@
 #include "checkpoint/interop/params_json.h"
 
 #include "base/json.h"
+#include "checkpoint/interop/hf_value.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* `fallback` replaces a missing key or null; 0: the key is required. */
-static enum status read_count(const struct json *root, const char *key, int fallback, int *out)
-{
-    const struct json *v = json_get(root, key);
-    int64_t value = fallback;
-    if ((v && !json_is_null(v)) || !fallback) TRY(json_get_int(root, key, 1, INT32_MAX, &value));
-    *out = (int)value;
-    return STATUS_OK;
-}
 
 static enum status read_real(const struct json *root, const char *key, double fallback, double *out)
 {
@@ -48,10 +39,11 @@ static enum status read_rope(const struct json *root, struct model_shape *s)
                       &r->low_frequency_factor));
         TRY(read_real(root, "rope_high_freq_factor", is.high_frequency_factor,
                       &r->high_frequency_factor));
-        TRY(read_count(root, "rope_original_context", is.original_context, &r->original_context));
+        TRY(hf_value_size(root, "rope_original_context", is.original_context,
+                          &r->original_context));
     }
     int context = scaled ? 131072 : s->rope_theta > 10000 ? 8192 : 4096;
-    TRY(read_count(root, "max_seq_len", context, &s->max_context));
+    TRY(hf_value_size(root, "max_seq_len", context, &s->max_context));
     return STATUS_OK;
 }
 
@@ -109,12 +101,12 @@ static enum status read_shape(const struct json *root, const struct tensor_slice
         FAIL(DATA, "%s: the embedding, a feed-forward layer or the last norm is missing",
              slices->path);
     s->V = (int)V, s->F = (int)F;
-    TRY(read_count(root, "dim", (int)D, &s->D));
+    TRY(hf_value_size(root, "dim", (int)D, &s->D));
     if (s->D != D) FAIL(DATA, "\"dim\" is %d, but the tensors have %lld", s->D, (long long)D);
-    TRY(read_count(root, "n_layers", 0, &s->L));
-    TRY(read_count(root, "n_heads", 0, &s->H));
-    TRY(read_count(root, "n_kv_heads", s->H, &s->G));
-    TRY(read_count(root, "head_dim", s->D / s->H ? s->D / s->H : 1, &s->K));
+    TRY(hf_value_size(root, "n_layers", 0, &s->L));
+    TRY(hf_value_size(root, "n_heads", 0, &s->H));
+    TRY(hf_value_size(root, "n_kv_heads", s->H, &s->G));
+    TRY(hf_value_size(root, "head_dim", s->D / s->H ? s->D / s->H : 1, &s->K));
     TRY(read_real(root, "norm_eps", 1e-5, &s->norm_eps));
     TRY(read_rope(root, s));
     TRY(model_shape_check(s));
