@@ -183,9 +183,9 @@ struct load_rules {
  * UNSUPPORTED: moments were requested, but those there are NxD Training's. */
 enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
                             const struct load_rules *rules, struct checkpoint_found *found);
-/* Fails as checkpoint_load would, but verifies no checksums, and of the weights reads only a head
- * that a tied model leaves out, and the embedding.  `log`: logs which tensors would be loaded.  On
- * this rank alone; of `state` it uses shape and layout. */
+/* Fails as checkpoint_load would, but of the weights reads only a head that a tied model leaves
+ * out, and the embedding, and verifies checksums only if these differ.  `log`: logs which tensors
+ * would be loaded.  On this rank alone; of `state` it uses shape and layout. */
 enum status checkpoint_check_shapes(const char *folder, const struct checkpoint_state *state,
                                     const struct load_rules *rules, bool log);
 

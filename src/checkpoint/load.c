@@ -467,6 +467,15 @@ enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
     return st;
 }
 
+/* A head that is damaged differs from the embedding, too. */
+static enum status check_head(const struct weights_source *o, bool native)
+{
+    struct failure differs = {0};
+    if (!status_save(&differs, weights_source_check_head(o))) return STATUS_OK;
+    if (native) TRY(manifest_verify(o->folder, NULL));
+    return status_restore(&differs);
+}
+
 enum status checkpoint_check_shapes(const char *folder, const struct checkpoint_state *state,
                                     const struct load_rules *rules, bool log)
 {
@@ -476,7 +485,7 @@ enum status checkpoint_check_shapes(const char *folder, const struct checkpoint_
     if (native) TRY(manifest_check(folder, &step));
     enum status st = weights_source_open(&o, folder, state, rules, log);
     if (!st && log) weights_source_log(&o);
-    if (!st) st = weights_source_check_head(&o);
+    if (!st) st = check_head(&o, native);
     weights_source_close(&o);
     return st;
 }

@@ -524,13 +524,19 @@ TEST(damage_in_a_head_that_a_tied_model_leaves_out_fails_as_damage)
     flip(path, at, 1);
     CHECK_STATUS(DATA, try_load(&tied, step));
     CHECK_MESSAGE("checksum mismatch");
+    const struct checkpoint_state other = saved_state(&tied, 1);
+    CHECK_STATUS(DATA, checkpoint_check_shapes(step, &other, NULL, false));
+    CHECK_MESSAGE("checksum mismatch");
     flip(path, at, 1);
+    CHECK_STATUS(OK, checkpoint_check_shapes(step, &other, NULL, false));
     s.weights[head->offset] += 1;
     state.step = 2;
     c = checkpointer_of(folder, 0);
     CHECK_STATUS(OK, checkpointer_save(c, &state));
     CHECK_STATUS(OK, checkpointer_close(c, false));
     CHECK_STATUS(CONFIG, try_load(&tied, test_path(folder, "step-2")));
+    CHECK_MESSAGE("lm_head.weight differs from the embedding");
+    CHECK_STATUS(CONFIG, checkpoint_check_shapes(test_path(folder, "step-2"), &other, NULL, false));
     CHECK_MESSAGE("lm_head.weight differs from the embedding");
     saved_close(&tied), saved_close(&s);
 }
