@@ -3,6 +3,10 @@
 
 #include "base/log.h"
 
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 static int64_t found_step(const char *folder, int64_t limit)
 {
     char *path;
@@ -242,6 +246,22 @@ TEST(the_last_iteration_of_megatron_is_located)
         CHECK_STATUS(DATA, checkpoint_locate(a, -1, comm_self(), &path));
         CHECK_MESSAGE("expected an iteration or \"release\"");
     }
+}
+
+TEST(an_iteration_of_megatron_that_cannot_be_read_is_reported)
+{
+    const char *root = test_folder();
+    char *path;
+    put_file(root, "a/iter_0000007/mp_rank_00/model_optim_rng.pt");
+    put_file(root, "a/iter_0000009/.metadata");
+    const char *a = test_path(root, "a"), *folder = test_path(a, "iter_0000007");
+    CHECK_STATUS(OK, file_write(test_path(a, "latest_checkpointed_iteration.txt"), "7\n", 2));
+    CHECK(!chmod(folder, 0311));
+    if (access(folder, R_OK)) {
+        CHECK_STATUS(IO, checkpoint_locate(a, -1, comm_self(), &path));
+        CHECK_MESSAGE(strerror(EACCES));
+    }
+    CHECK(!chmod(folder, 0700));
 }
 
 TEST(a_model_beside_checkpoints_of_megatron_is_located)
