@@ -63,7 +63,7 @@ static enum status open_shown(struct shown *s, const char *path)
     layout_init(&s->layout, &s->shape, 1);
     TRY_OUT(model_files_open_any(&s->files, s->folder, &s->shape));
     if (!strcmp(s->kind, "checkpoint")) TRY_OUT(manifest_check(s->folder, &s->step));
-    TRY_OUT(model_files_open_moments_any(&s->moments, s->folder, &s->shape, &torch));
+    TRY_OUT(model_files_open_known_moments(&s->moments, s->folder, &s->shape, &torch));
     TRY_OUT(torch_state_or_file(&torch, s->folder, &state));
     json_as_int(json_get(state, "step"), 0, INT64_MAX, &s->step);
     json_as_int(json_get(json_get(state, "train"), "tokens_seen"), 0, INT64_MAX, &s->tokens_seen);

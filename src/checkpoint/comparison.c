@@ -212,7 +212,7 @@ static enum status open_model(struct compared_model *s, const char *folder)
     TRY_OUT(read_model_config(s));
     if (needs_shape(s)) TRY_OUT(checkpoint_read_shape(folder, &s->shape));
     TRY_OUT(model_files_open_any(&s->files, folder, &s->shape));
-    TRY_OUT(model_files_open_moments_any(&s->moments, folder, &s->shape, &torch));
+    TRY_OUT(model_files_open_known_moments(&s->moments, folder, &s->shape, &torch));
     TRY_OUT(torch_state_or_file(&torch, folder, &s->state));
 out:
     torch_state_release(&torch);

@@ -144,7 +144,10 @@ static enum status open_training_state(const struct conversion *c, struct conver
                  "converting only the weights",
                  c->from);
     TRY_OUT(model_files_open_moments_any(&o->moments, c->from, &o->shape, &torch));
-    if (model_files_are_empty(&o->moments)) goto out;
+    if (model_files_are_empty(&o->moments)) {
+        torch_state_warn(&torch, c->from);
+        goto out;
+    }
     if (!o->moments.slices) {
         TRY_OUT(read_state(o, c->from));
         goto out;

@@ -402,6 +402,7 @@ static enum status load_training_state(struct loading *l, const struct checkpoin
                  folder);
     TRY_OUT(model_files_open_moments_any(&l->moments, folder, state->shape, &torch));
     found->has_moments = !model_files_are_empty(&l->moments);
+    if (!found->has_moments && state->world->rank == 0) torch_state_warn(&torch, folder);
     if (!native && !found->has_moments) goto out;
     TRY_OUT(load_state(folder, &torch, found));
     if (!native && state->world->rank == 0) torch_state_log(&torch, folder);

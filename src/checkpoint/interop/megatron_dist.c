@@ -2,7 +2,6 @@
 #include "checkpoint/interop/megatron_dist.h"
 
 #include "base/file.h"
-#include "base/log.h"
 #include "checkpoint/interop/dcp_directory.h"
 #include "checkpoint/interop/megatron_buckets.h"
 
@@ -312,9 +311,6 @@ static enum status check_moments(const struct megatron_reader *r)
              path);
     if (r->slices->count && r->state.iteration < 0)
         FAIL(DATA, "%s: found optimizer moments, but no iteration", path);
-    if (!r->slices->count && r->state.iteration > 0)
-        log_line(LOG_WARN, "%s: found no optimizer moments, so iteration %lld is not resumed", path,
-                 (long long)r->state.iteration);
     return STATUS_OK;
 }
 
@@ -333,7 +329,10 @@ enum status megatron_dist_open_moments(struct tensor_slices *slices, const char 
     TRY_OUT(add_source(&r, MEGATRON_EXP_AVG_SQ));
     TRY_OUT(tensor_slices_finish(slices));
     TRY_OUT(check_moments(&r));
-    if (slices->count) megatron_state_count(&r.state, state);
+    if (slices->count)
+        megatron_state_count(&r.state, state);
+    else
+        state->iteration = r.state.iteration;
 out:
     dcp_directory_close(&r.directory);
     return tensor_slices_opened(slices, st);

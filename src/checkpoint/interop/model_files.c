@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "checkpoint/interop/hf_fused.h"
 #include "checkpoint/interop/pytorch_bin.h"
 #include "checkpoint/interop/tensor_name.h"
@@ -182,6 +183,17 @@ enum status model_files_open_moments_any(struct model_files *m, const char *path
     enum status st = torch_files_open_moments(m->slices, path, shape, state);
     if (st) model_files_close(m);
     return st;
+}
+
+enum status model_files_open_known_moments(struct model_files *m, const char *path,
+                                           const struct model_shape *shape,
+                                           struct torch_state *state)
+{
+    enum status st = model_files_open_moments_any(m, path, shape, state);
+    if (st != STATUS_UNSUPPORTED) return st;
+    log_line(LOG_WARN, "ignoring the optimizer's moments: %s", status_message());
+    torch_state_release(state);
+    return STATUS_OK;
 }
 
 bool model_files_are_empty(const struct model_files *m)

@@ -41,6 +41,10 @@ enum status model_files_open_ema(struct model_files *m, const char *folder);
 enum status model_files_open_moments_any(struct model_files *m, const char *path,
                                          const struct model_shape *shape,
                                          struct torch_state *state);
+/* The same, but of moments in a form that is not read it only warns, and opens none. */
+enum status model_files_open_known_moments(struct model_files *m, const char *path,
+                                           const struct model_shape *shape,
+                                           struct torch_state *state);
 void model_files_close(struct model_files *m);
 
 /* Whether there are no tensors. */

@@ -85,8 +85,9 @@ enum status torch_files_open(struct tensor_slices *slices, const char *path,
     return STATUS_OK;
 }
 
-static enum status check_no_optimizer(const char *path)
+static enum status check_no_optimizer(const char *path, struct torch_state *state)
 {
+    struct megatron_state m;
     bool has;
     TRY(megatron_ranks_have_optimizer(path, &has));
     if (has)
@@ -95,6 +96,8 @@ static enum status check_no_optimizer(const char *path)
              "convert the checkpoint with its --ckpt-convert-format torch_dist, or load only the "
              "weights",
              path);
+    TRY(megatron_ranks_read_state(path, &m));
+    state->iteration = m.iteration;
     return STATUS_OK;
 }
 
@@ -106,7 +109,7 @@ enum status torch_files_open_moments(struct tensor_slices *slices, const char *p
     enum torch_kind kind = torch_files_kind(path);
     if (kind == TORCH_DCP) TRY(dcp_open_moments(slices, path, shape, state));
     if (kind == TORCH_MEGATRON) TRY(megatron_dist_open_moments(slices, path, shape, state));
-    if (kind == TORCH_MEGATRON_RANKS) TRY(check_no_optimizer(path));
+    if (kind == TORCH_MEGATRON_RANKS) TRY(check_no_optimizer(path, state));
     return STATUS_OK;
 }
 

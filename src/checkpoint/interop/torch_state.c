@@ -19,8 +19,12 @@ enum { MAX_COUNT_BITS = 53 };
 
 void torch_state_init(struct torch_state *s)
 {
-    *s = (struct torch_state){
-        .step = -1, .schedule_step = -1, .optimizer_step = -1, .other_step = -1, .tokens_seen = -1};
+    *s = (struct torch_state){.step = -1,
+                              .schedule_step = -1,
+                              .optimizer_step = -1,
+                              .other_step = -1,
+                              .tokens_seen = -1,
+                              .iteration = -1};
 }
 
 void torch_state_release(struct torch_state *s)
@@ -228,4 +232,11 @@ void torch_state_log(const struct torch_state *s, const char *path)
                   s->has_losses ? ", old losses" : "");
     log_line(LOG_INFO, "%s", line.data);
     text_release(&line);
+}
+
+void torch_state_warn(const struct torch_state *s, const char *path)
+{
+    if (s->iteration > 0)
+        log_line(LOG_WARN, "%s: found no optimizer moments, so iteration %lld is not resumed", path,
+                 (long long)s->iteration);
 }

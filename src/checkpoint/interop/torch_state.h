@@ -21,6 +21,7 @@ struct torch_state {
     int64_t tokens_seen;
     bool has_data, has_losses; /* entries that are not read: data position, old losses, */
     bool has_other_moments;    /* and moments that are keyed by number, not by weight */
+    int64_t iteration;         /* of Megatron-LM's checkpoints without moments; -1: unknown */
     struct text train;         /* the trainer's part of state.json, valid JSON */
 };
 
@@ -47,3 +48,5 @@ enum status torch_state_or_file(const struct torch_state *s, const char *folder,
                                 struct json **state);
 /* Logs one line: what is resumed, and what is not. */
 void torch_state_log(const struct torch_state *s, const char *path);
+/* Warns if a step is not resumed because the files have no moments. */
+void torch_state_warn(const struct torch_state *s, const char *path);

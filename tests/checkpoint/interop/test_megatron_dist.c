@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/convert.h"
+#include "checkpoint/interop/model_files.h"
 #include "checkpoint/interop/torch_files.h"
 #include "formats/pickle_write.h"
 #include "formats/torch_writer.h"
@@ -488,20 +489,60 @@ TEST(moments_in_other_forms_are_unsupported)
     }
 }
 
-TEST(an_iteration_without_moments_is_reported)
+/* Whether `convert` logs this of the folder. */
+static bool warns(const char *folder, const char *warning)
 {
-    static const struct piece norm = {"decoder.final_layernorm.weight", 1, {0}, {4}, 0};
-    const char *folder = write_folder(NULL, 0, &norm, 1), *log = test_path(folder, "log");
-    struct tensor_slices s;
-    struct torch_state state;
+    const char *log = test_path(test_folder(), "log");
+    const char *to = test_path(test_folder(), "run");
+    struct converted done;
+    struct conversion c = {.from = folder, .to = to, .target = CONVERT_NATIVE};
     struct text t = {0};
     CHECK_STATUS(OK, log_open(log));
-    CHECK_STATUS(OK, open_moments(folder, &s, &state));
+    CHECK_STATUS(OK, convert_checkpoint(&c, &done));
     CHECK_STATUS(OK, log_open(NULL));
-    CHECK(!s.count && state.step == -1);
-    tensor_slices_release(&s);
-    torch_state_release(&state);
+    CHECK(done.step < 0);
     CHECK_STATUS(OK, file_read(log, 1 << 20, &t));
-    CHECK(strstr(t.data, "found no optimizer moments"));
+    bool found = strstr(t.data, warning) != NULL;
     text_release(&t);
+    return found;
+}
+
+/* Of either format, and only where it would be resumed: opening the moments logs nothing. */
+TEST(an_iteration_without_moments_is_reported)
+{
+    struct piece weights[PARAMS];
+    struct tensor_slices s;
+    struct torch_state state;
+    for (int i = 0; i < PARAMS; i++) {
+        const struct whole *w = &one_layer[i];
+        weights[i] = (struct piece){w->name, w->dims, {0}, {w->shape[0], w->shape[1]}, i};
+    }
+    const char *folder = write_folder(NULL, 0, weights, PARAMS);
+    write_common(folder, true);
+    CHECK_STATUS(OK, megatron_dist_open_moments(&s, folder, NULL, &state));
+    CHECK(!s.count && state.step == -1 && state.iteration == 3);
+    tensor_slices_release(&s);
+    CHECK(warns(folder, "found no optimizer moments, so iteration 3 is not resumed"));
+
+    const char *ranks = test_folder(), *rank = test_path(ranks, "mp_rank_00");
+    CHECK_STATUS(OK, file_make_dirs(rank));
+    write_common(rank, true);
+    CHECK(!rename(test_path(rank, "common.pt"), test_path(rank, "model_optim_rng.pt")));
+    CHECK_STATUS(OK, torch_files_open_moments(&s, ranks, NULL, &state));
+    CHECK(!s.count && state.step == -1 && state.iteration == 3);
+    torch_state_release(&state);
+}
+
+TEST(moments_in_other_forms_are_ignored_where_nothing_is_resumed)
+{
+    static const int order[PARAMS] = {8, 1, 2, 3, 4, 5, 6, 7, 0};
+    struct model_shape shape;
+    struct torch_state state;
+    struct model_files files;
+    const char *folder = write_buckets(order);
+    CHECK_STATUS(OK, torch_files_shape(folder, NULL, &shape));
+    CHECK_STATUS(UNSUPPORTED, model_files_open_moments_any(&files, folder, &shape, &state));
+    CHECK_STATUS(OK, model_files_open_known_moments(&files, folder, &shape, &state));
+    CHECK(model_files_are_empty(&files) && state.step == -1);
+    model_files_close(&files);
 }
