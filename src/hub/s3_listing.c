@@ -11,7 +11,7 @@
 
 enum { MAX_OBJECTS = 1 << 20, MAX_PAGES = 1 << 11 };
 
-/* The object or common prefix being read. */
+/* The object being read. */
 struct s3_entry {
     struct text key, etag, size;
 };
@@ -21,12 +21,6 @@ static void clear_entry(struct s3_entry *e)
     text_clear(&e->key);
     text_clear(&e->etag);
     text_clear(&e->size);
-}
-
-static void copy_leaf(struct text *to, const struct xml *x)
-{
-    text_clear(to);
-    text_add(to, x->text.data, x->text.len);
 }
 
 static enum status add_object(struct listing *l, const struct s3_entry *e, const char *what)
@@ -47,10 +41,10 @@ static enum status add_object(struct listing *l, const struct s3_entry *e, const
     return STATUS_OK;
 }
 
-static void add_folder(struct listing *l, const struct s3_entry *e)
+static void add_folder(struct listing *l, const struct text *prefix)
 {
-    if (e->key.len < 2) return;
-    char *path = heap_string(e->key.data, e->key.len - 1); /* without its slash */
+    if (prefix->len < 2) return;
+    char *path = heap_string(prefix->data, prefix->len - 1); /* without its slash */
     listing_append(l, &(struct hub_file){.path = path, .is_folder = true});
     free(path);
 }
@@ -60,14 +54,11 @@ static enum status add_element(struct listing *l, const struct xml *x, struct s3
 {
 #define ROOT "/ListBucketResult"
     if (x->event == XML_START && !strcmp(x->path.data, ROOT "/Contents")) clear_entry(e);
-    if (xml_is_leaf(x, ROOT "/Contents/Key")) copy_leaf(&e->key, x);
-    if (xml_is_leaf(x, ROOT "/Contents/ETag")) copy_leaf(&e->etag, x);
-    if (xml_is_leaf(x, ROOT "/Contents/Size")) copy_leaf(&e->size, x);
-    if (xml_is_leaf(x, ROOT "/CommonPrefixes/Prefix")) {
-        copy_leaf(&e->key, x);
-        add_folder(l, e);
-    }
-    if (xml_is_leaf(x, ROOT "/NextContinuationToken")) copy_leaf(next, x);
+    xml_copy_leaf(x, ROOT "/Contents/Key", &e->key);
+    xml_copy_leaf(x, ROOT "/Contents/ETag", &e->etag);
+    xml_copy_leaf(x, ROOT "/Contents/Size", &e->size);
+    if (xml_is_leaf(x, ROOT "/CommonPrefixes/Prefix")) add_folder(l, &x->text);
+    xml_copy_leaf(x, ROOT "/NextContinuationToken", next);
     bool ends_object = x->event == XML_END && !strcmp(x->path.data, ROOT "/Contents");
     if (ends_object) TRY(add_object(l, e, x->what));
     if (l->count > MAX_OBJECTS) FAIL(DATA, "%s: more than %d objects", x->what, MAX_OBJECTS);

@@ -178,9 +178,9 @@ static enum status read_answer(const struct s3_transfer *t, const struct text_si
     text_clear(out);
     do {
         TRY_OUT(xml_next(&x));
-        if (xml_is_leaf(&x, path)) text_adds(out, x.text.data);
-        if (xml_is_leaf(&x, "/Error/Code")) text_adds(&code, x.text.data);
-        if (xml_is_leaf(&x, "/Error/Message")) text_adds(&message, x.text.data);
+        xml_copy_leaf(&x, path, out);
+        xml_copy_leaf(&x, "/Error/Code", &code);
+        xml_copy_leaf(&x, "/Error/Message", &message);
     } while (x.event != XML_EOF);
     if (code.len)
         FAIL_OUT(IO, "%s: %.60s: %.200s", t->what.data, code.data, message.len ? message.data : "");

@@ -190,13 +190,6 @@ static void add_parameter(struct text *form, const char *name, const char *value
     url_append_escaped(form, value, false);
 }
 
-static void copy_leaf(const struct xml *x, const char *path, struct text *to)
-{
-    if (!xml_is_leaf(x, path)) return;
-    text_clear(to);
-    text_add(to, x->text.data, x->text.len);
-}
-
 /* STS answers errors with <ErrorResponse>, whose message could quote the token. */
 static enum status fail_sts(const struct s3_service *v, const struct http_response *a,
                             const char *token)
@@ -206,8 +199,8 @@ static enum status fail_sts(const struct s3_service *v, const struct http_respon
     struct xml x;
     xml_init(&x, a->body, strlen(a->body), "error");
     while (!xml_next(&x) && x.event != XML_EOF) { /* the body may be cut off */
-        copy_leaf(&x, "/ErrorResponse/Error/Code", &code);
-        copy_leaf(&x, "/ErrorResponse/Error/Message", &message);
+        xml_copy_leaf(&x, "/ErrorResponse/Error/Code", &code);
+        xml_copy_leaf(&x, "/ErrorResponse/Error/Message", &message);
     }
     xml_release(&x);
     if (code.len > 80 || (code.len && strstr(token, code.data))) text_clear(&code);
@@ -234,7 +227,7 @@ static enum status read_sts(const struct s3_service *v, struct s3_keys *out)
     xml_init(&x, v->answer.data, v->answer.len, url);
     do {
         TRY_OUT(xml_next(&x));
-        for (size_t i = 0; i < 4; i++) copy_leaf(&x, paths[i], &found[i]);
+        for (size_t i = 0; i < 4; i++) xml_copy_leaf(&x, paths[i], &found[i]);
     } while (x.event != XML_EOF);
     for (size_t i = 0; i < 4; i++)
         if (!found[i].len || strlen(found[i].data) != found[i].len)

@@ -233,6 +233,13 @@ bool xml_is_leaf(const struct xml *x, const char *path)
     return x->event == XML_END && x->is_leaf && !strcmp(x->path.data, path);
 }
 
+void xml_copy_leaf(const struct xml *x, const char *path, struct text *to)
+{
+    if (!xml_is_leaf(x, path)) return;
+    text_clear(to);
+    text_add(to, x->text.data, x->text.len);
+}
+
 void xml_escape(struct text *t, const char *text)
 {
     for (; *text; text++) {

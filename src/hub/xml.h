@@ -33,5 +33,7 @@ void xml_release(struct xml *x);
 enum status xml_next(struct xml *x);
 /* Whether the event is the end of a childless element with that path. */
 bool xml_is_leaf(const struct xml *x, const char *path);
+/* At such an event, replaces *to by the element's text. */
+void xml_copy_leaf(const struct xml *x, const char *path, struct text *to);
 /* Appends text with &, <, > and quotes escaped. */
 void xml_escape(struct text *t, const char *text);
