@@ -74,7 +74,19 @@ struct descent {
     const struct arrow_batch *batch;
     arrow_visit *visit;
     void *context;
+    uint64_t steps_left; /* list views may repeat items, and multiply from level to level */
 };
+
+/* Far more than a row has that repeats no item: an item takes at least a bit of the buffers, and a
+ * step at each level. */
+static uint64_t max_steps(const struct arrow *a, const struct arrow_batch *b)
+{
+    enum { MIN_STEPS = 64, STEPS_PER_BYTE = 256 };
+    uint64_t bytes = 0;
+    for (int i = 0; i < a->num_levels; i++)
+        bytes += b->arrays[i].validity.len + b->arrays[i].offsets.len + b->arrays[i].data.len;
+    return MIN_STEPS + STEPS_PER_BYTE * bytes;
+}
 
 static enum status offset_out_of_range(const struct descent *d)
 {
@@ -192,13 +204,15 @@ static bool read_from_dictionary(const struct descent *d, const struct arrow_arr
     return false;
 }
 
-static enum status descend(const struct descent *d, int depth, uint64_t index, int rep, int lists)
+static enum status descend(struct descent *d, int depth, uint64_t index, int rep, int lists)
 {
     const struct arrow_level *l = &d->arrow->levels[depth];
     const struct arrow_array *array = &d->batch->arrays[depth];
     struct column_entry e = {.rep = rep};
     struct item_range range = {index, index + 1};
     if (!in_bounds(array, index)) return offset_out_of_range(d);
+    if (!d->steps_left--)
+        FAIL(DATA, "%s: the lists of a row repeat too many items", d->arrow->path);
     bool null = is_null(array, index), is_leaf = depth + 1 == d->arrow->num_levels;
     if (is_leaf && !null) {
         bool good = d->arrow->is_dictionary_encoded ? read_from_dictionary(d, array, index, &e)
@@ -229,6 +243,7 @@ enum status arrow_reader_visit_row(struct arrow_reader *r, uint64_t row, arrow_v
         drop_batch(r);
         if (b->codec != CODEC_NONE) TRY(decompress_batch(r, b));
     }
-    struct descent d = {a, r->decompressed ? r->decompressed : b, visit, context};
+    if (r->decompressed) b = r->decompressed;
+    struct descent d = {a, b, visit, context, max_steps(a, b)};
     return descend(&d, 0, row - b->first_row, 0, 0);
 }

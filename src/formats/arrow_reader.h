@@ -18,9 +18,9 @@ void arrow_reader_init(struct arrow_reader *r, const struct arrow *a);
 void arrow_reader_release(struct arrow_reader *r);
 
 /* Calls `visit` for each entry of `row`, which must exist.  Entries have the values and repetition
- * levels that parquet_column_next gives; def is 0.  DATA: an offset points outside of its buffer,
- * or a buffer is corrupt.  UNSUPPORTED: the column holds neither text nor integers.  Else what
- * `visit` returns. */
+ * levels that parquet_column_next gives; def is 0.  DATA: an offset points outside of its buffer, a
+ * buffer is corrupt, or list views repeat far more items than the batch has.  UNSUPPORTED: the
+ * column holds neither text nor integers.  Else what `visit` returns. */
 typedef enum status arrow_visit(void *context, const struct column_entry *e);
 enum status arrow_reader_visit_row(struct arrow_reader *r, uint64_t row, arrow_visit *visit,
                                    void *context);

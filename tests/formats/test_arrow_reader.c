@@ -122,6 +122,42 @@ static enum status read_all(const void *bytes, size_t len, const char *column)
     return st;
 }
 
+static enum status count_entry(void *context, const struct column_entry *e)
+{
+    (void)e;
+    ++*(uint64_t *)context;
+    return STATUS_OK;
+}
+
+/* Each list of each level is all lists of the next, so that a row has ITEMS^LEVELS numbers. */
+TEST(list_views_that_multiply_items_are_rejected)
+{
+    enum { LEVELS = 15, ITEMS = 8 };
+    struct arrow a = {.path = "many.arrow", .num_levels = LEVELS + 1, .num_lists = LEVELS};
+    uint32_t offsets[ITEMS] = {0}, sizes[ITEMS];
+    unsigned char numbers[ITEMS] = {0};
+    struct arrow_batch *b = heap(sizeof *b + (LEVELS + 1) * sizeof *b->arrays);
+    struct arrow_reader r;
+    uint64_t count = 0;
+    a.is_integer = true, a.batches = &b, a.num_batches = 1, a.num_rows = b->num_rows = ITEMS;
+    for (int i = 0; i < ITEMS; i++) sizes[i] = ITEMS;
+    for (int level = 0; level < LEVELS; level++) {
+        a.levels[level].type = ARROW_LIST_VIEW;
+        b->arrays[level] = (struct arrow_array){.length = ITEMS,
+                                                .offsets = {(void *)offsets, sizeof offsets},
+                                                .data = {(void *)sizes, sizeof sizes}};
+    }
+    a.levels[LEVELS] = (struct arrow_level){.type = ARROW_INT, .bits = 8};
+    b->arrays[LEVELS] = (struct arrow_array){.length = ITEMS, .data = {numbers, sizeof numbers}};
+    b->codec = CODEC_NONE;
+    arrow_reader_init(&r, &a);
+    CHECK_STATUS(DATA, arrow_reader_visit_row(&r, 0, count_entry, &count));
+    CHECK_MESSAGE("many.arrow: the lists of a row repeat too many items");
+    CHECK(count > ITEMS * ITEMS && count < 1000000);
+    arrow_reader_release(&r);
+    free(b);
+}
+
 TEST(truncated_arrow_files_are_rejected)
 {
     static const char *const names[] = {"stream.arrow", "file.arrow",         "lz4.arrow",
