@@ -71,18 +71,26 @@ static enum status open_file(struct source *s, const char *path)
     return STATUS_OK;
 }
 
-/* Is it a .bin, or another file that `prepare` wrote, whose .idx is also in the list? */
+static int compare_paths(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Is it a .bin, or another file that `prepare` wrote, whose .idx is also in the list?  A list may
+ * have tens of thousands of files. */
 static bool has_index(const struct file_list *list, const char *path)
 {
     static const char *const suffixes[] = {".bin", ".sum", ".bad_records"};
+    bool has = false;
     for (size_t s = 0; s < sizeof suffixes / sizeof *suffixes; s++) {
-        size_t n = strlen(path) - strlen(suffixes[s]);
-        for (size_t i = 0; file_has_suffix(path, suffixes[s]) && i < list->count; i++)
-            if (file_has_suffix(list->paths[i], ".idx") && strlen(list->paths[i]) == n + 4 &&
-                !memcmp(list->paths[i], path, n))
-                return true;
+        struct text idx = {0};
+        if (!file_has_suffix(path, suffixes[s])) continue;
+        text_addf(&idx, "%.*s.idx", (int)(strlen(path) - strlen(suffixes[s])), path);
+        has |= bsearch(&idx.data, list->paths, list->count, sizeof *list->paths, compare_paths) !=
+               NULL;
+        text_release(&idx);
     }
-    return false;
+    return has;
 }
 
 /* Opens the files of a folder written by `datasets` (save_to_disk), which state.json lists. */
