@@ -266,15 +266,17 @@ void hf_folder_make(struct hf_folder *f, const struct tokenizer *t,
         "tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json",
         "added_tokens.json", "chat_template.jinja",   "generation_config.json"};
     bool keeps = keeps_config(t, o->mask_token);
+    bool keeps_map = keeps || (t->companions[1].text.len && !o->mask_token);
+    const bool kept[NUM_COMPANIONS] = {keeps, keeps_map, true, true};
     *f = (struct hf_folder){0};
     for (int i = 0; i < HF_FOLDER_FILES; i++) f->files[i].name = names[i];
     f->other_ids = write_tokenizer_json(t, &f->files[0].text);
     for (int i = 0; i < NUM_COMPANIONS; i++) {
         const struct text *own = &t->companions[i].text;
-        if (own->len && (keeps || i > 1)) text_add(&f->files[i + 1].text, own->data, own->len);
+        if (own->len && kept[i]) text_add(&f->files[i + 1].text, own->data, own->len);
     }
     if (!keeps) write_tokenizer_config(t, o, f, &f->files[1].text);
-    if (!keeps) write_special_tokens_map(t, o->mask_token, &f->files[2].text);
+    if (!keeps_map) write_special_tokens_map(t, o->mask_token, &f->files[2].text);
     write_generation_config(t, o, &f->files[5].text);
 }
 

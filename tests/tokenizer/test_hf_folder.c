@@ -230,6 +230,28 @@ TEST(hf_folder_keeps_the_files_beside_tokenizer_json)
     text_release(&json);
 }
 
+TEST(hf_folder_keeps_a_special_tokens_map_without_tokenizer_config)
+{
+    static const char map[] = "{\"sep_token\": \"</s>\"}";
+    struct text json = {0};
+    const char *source = test_folder();
+    write_json(&json, &(struct json_parts){.added_tokens = "{\"id\": 256, \"content\": \"</s>\"}"});
+    CHECK_STATUS(OK, file_write(test_path(source, "tokenizer.json"), json.data, json.len));
+    CHECK_STATUS(OK, file_write(test_path(source, "special_tokens_map.json"), map, strlen(map)));
+    struct tokenizer *t = opened(source);
+    const struct hf_folder_options masked = {-1, -1, 0, "</s>"};
+    for (int i = 0; i < 2; i++) {
+        const char *folder = write_folder(t, i ? &masked : &plain);
+        struct json *written = read_json(folder, "special_tokens_map.json");
+        CHECK(json_string_is(json_get(written, "sep_token"), "</s>") == !i);
+        CHECK(json_string_is(json_get(written, "mask_token"), "</s>") == i);
+        CHECK(file_exists_in(folder, "tokenizer_config.json"));
+        json_free(written);
+    }
+    tokenizer_close(t);
+    text_release(&json);
+}
+
 TEST(tokenizer_config_names_a_padding_token)
 {
     static const struct {
