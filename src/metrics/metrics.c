@@ -182,6 +182,12 @@ out:
     return st;
 }
 
+/* The step of TensorBoard, W&B and MLflow: NxD Training counts from 0. */
+static int64_t event_step(const struct metrics *m, int64_t step)
+{
+    return step - (m->nxdt_tags ? 1 : 0);
+}
+
 static enum status open_events(struct metrics *m)
 {
     enum { TRIES = 1000 };
@@ -204,7 +210,7 @@ static enum status open_events(struct metrics *m)
     TRY_OUT(append_file_open(&m->events, path, O_EXCL));
     text_clear(&m->text);
     event_file_add_version(&m->text, now);
-    event_file_add_session_start(&m->text, m->options.first_step + (m->nxdt_tags ? 0 : 1), now);
+    event_file_add_session_start(&m->text, event_step(m, m->options.first_step) + 1, now);
     append_record(m, &m->events, m->options.first_step);
 out:
     free(path);
@@ -217,7 +223,7 @@ out:
 static enum status open_trackers(struct metrics *m)
 {
     const struct metrics_options *o = &m->options;
-    const int64_t last_step = o->first_step - (m->nxdt_tags ? 1 : 0);
+    const int64_t last_step = event_step(m, o->first_step);
     bool is_enabled = o->config->enable_wandb || o->config->enable_mlflow;
     if (is_enabled && o->is_load_only) {
         log_line(LOG_INFO, "with checkpoint.load_only and load_step, W&B and MLflow get no steps");
@@ -330,8 +336,10 @@ static void write_validation_line(struct metrics *m, int64_t step, double loss)
     end_line(m, &w, step);
 }
 
-static void write_events(struct metrics *m, int64_t step, const struct event_scalar *s, int count)
+static void write_events(struct metrics *m, int64_t run_step, const struct event_scalar *s,
+                         int count)
 {
+    int64_t step = event_step(m, run_step);
     if (m->wandb) wandb_run_log(m->wandb, step, s, count);
     if (m->mlflow) mlflow_run_log(m->mlflow, step, s, count);
     if (m->events.fd < 0) return;
@@ -340,7 +348,7 @@ static void write_events(struct metrics *m, int64_t step, const struct event_sca
     append_record(m, &m->events, step);
 }
 
-/* NxD Training's tags, at its global_step, which counts from 0. */
+/* NxD Training's tags. */
 static void write_nxdt_events(struct metrics *m, const struct step_metrics *s,
                               const struct derived_metrics *d)
 {
@@ -349,7 +357,7 @@ static void write_nxdt_events(struct metrics *m, const struct step_metrics *s,
         {"reduced_train_loss", s->loss},
         {"lr", s->lr},
         {"gradient_norm", s->grad_norm},
-        {"global_step", (double)(s->step - 1)},
+        {"global_step", (double)event_step(m, s->step)},
         {"consumed_samples", (double)s->rows_done},
         {"throughput", rate},
         {"throughput_peak", fmax(m->best_throughput, rate)},
@@ -357,7 +365,7 @@ static void write_nxdt_events(struct metrics *m, const struct step_metrics *s,
         {"parameter_norm", s->parameter_norm}, /* last, so that it can be dropped */
     };
     int count = (int)(sizeof scalars / sizeof *scalars) - (s->parameter_norm > 0 ? 0 : 1);
-    write_events(m, s->step - 1, scalars, count);
+    write_events(m, s->step, scalars, count);
 }
 
 /* torchtitan's tags.  Active and reserved memory are the same here, and failed allocations are not
@@ -429,7 +437,7 @@ void metrics_validation(struct metrics *m, int64_t step, double loss, double sec
     log_line(LOG_INFO, "%s", m->text.data);
     write_validation_line(m, step, loss);
     if (m->nxdt_tags)
-        write_events(m, step - 1, &(struct event_scalar){"val_loss", loss}, 1);
+        write_events(m, step, &(struct event_scalar){"val_loss", loss}, 1);
     else
         write_events(m, step, scalars, sizeof scalars / sizeof *scalars);
 }

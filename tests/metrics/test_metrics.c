@@ -402,6 +402,28 @@ TEST(scores_of_a_task_are_a_line_and_scalars)
     text_release(&events);
 }
 
+TEST(a_resume_keeps_scores_of_its_first_step_at_nxd_trainings_steps)
+{
+    const struct metrics_config c = {
+        .enable_mlflow = true, .mlflow_experiment = "apples", .tensorboard_tags = TAGS_nxdt};
+    const char *folder = test_folder();
+    char name[] = "small";
+    struct task t = {.name = name, .format = task_format_find("arc")};
+    struct task_result r = {.items = 5, .correct = 2};
+    struct metrics *m = start(folder, &c, 0);
+    log_step(m, 7, 2);
+    metrics_task(m, 7, &t, &r);
+    stop(m);
+    stop(start(folder, &c, 7));
+    struct file_list files;
+    struct text line = {0};
+    CHECK_STATUS(OK, file_glob(&files, test_path(folder, "mlruns/*/*/metrics/tasks/small/acc")));
+    CHECK_STATUS(OK, file_read(files.paths[0], 1 << 10, &line));
+    CHECK(strstr(line.data, " 0.4 6\n")); /* steps count from 0 */
+    file_list_release(&files);
+    text_release(&line);
+}
+
 TEST(without_checkpoints_a_new_start_keeps_the_lines_of_earlier_ones)
 {
     const char *folder = test_folder();
