@@ -21,33 +21,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_NAME_BYTES = 512 }; /* that are printed */
+
 /* What `show` prints of one folder. */
 struct shown {
     char *folder;
     struct model_shape shape;
     struct layout layout;
     struct model_files files, moments;
-    const char *kind; /* a name of folder_kinds */
+    int kind; /* of folder_kinds */
     int64_t step, tokens_seen;
 };
 
+enum { KIND_CHECKPOINT, KIND_HF }; /* then 1 + enum torch_kind */
 static const struct {
     const char *name, *is;
-} folder_kinds[] = {{"checkpoint", "a checkpoint"},
-                    {"hf", "a Hugging Face folder"},
+} folder_kinds[] = {[KIND_CHECKPOINT] = {"checkpoint", "a checkpoint"},
+                    [KIND_HF] = {"hf", "a Hugging Face folder"},
                     [1 + TORCH_DCP] = {"dcp", "a directory of torch.distributed.checkpoint"},
                     [1 + TORCH_NXDT] = {"nxdt", "a checkpoint of NxD Training"},
                     [1 + TORCH_MEGATRON] = {"megatron", "a checkpoint of Megatron-LM"},
                     [1 + TORCH_MEGATRON_RANKS] = {"megatron", "a checkpoint of Megatron-LM"},
                     [1 + TORCH_META] = {"meta", "Meta's .pth files"}};
 
-static const char *kind_of(const char *folder)
+static int kind_of(const char *folder)
 {
-    char *manifest = file_join(folder, MANIFEST_NAME);
-    bool is_hf = model_files_have_safetensors(folder) || pytorch_bin_detect(folder);
-    int kind = file_exists(manifest) ? 0 : is_hf ? 1 : 1 + (int)torch_files_kind(folder);
-    free(manifest);
-    return folder_kinds[kind].name;
+    if (file_exists_in(folder, MANIFEST_NAME)) return KIND_CHECKPOINT;
+    if (model_files_have_safetensors(folder) || pytorch_bin_detect(folder)) return KIND_HF;
+    return 1 + (int)torch_files_kind(folder);
 }
 
 static enum status open_shown(struct shown *s, const char *path)
@@ -62,7 +63,7 @@ static enum status open_shown(struct shown *s, const char *path)
     TRY_OUT(checkpoint_read_shape(s->folder, &s->shape));
     layout_init(&s->layout, &s->shape, 1);
     TRY_OUT(model_files_open_any(&s->files, s->folder, &s->shape));
-    if (!strcmp(s->kind, "checkpoint")) TRY_OUT(manifest_check(s->folder, &s->step));
+    if (s->kind == KIND_CHECKPOINT) TRY_OUT(manifest_check(s->folder, &s->step));
     TRY_OUT(model_files_open_known_moments(&s->moments, s->folder, &s->shape, &torch));
     TRY_OUT(torch_state_or_file(&torch, s->folder, &state));
     json_as_int(json_get(state, "step"), 0, INT64_MAX, &s->step);
@@ -104,7 +105,9 @@ static void list_tensors(const struct model_files *m, struct text *out)
 {
     for (size_t i = 0; i < model_files_num_tensors(m); i++) {
         const struct safetensors_tensor t = model_files_tensor(m, i).is;
-        text_addf(out, "  %-52s %-5s ", t.name, safetensors_dtype_name(t.dtype));
+        char name[MAX_NAME_BYTES];
+        text_addf(out, "  %-52s %-5s ", escape_controls(name, sizeof name, t.name, ""),
+                  safetensors_dtype_name(t.dtype));
         write_shape(&t, NULL, &(struct json_writer){.text = out});
         text_adds(out, "\n");
     }
@@ -156,9 +159,12 @@ static void list_files(const struct shown *s, struct text *out)
 {
     size_t count;
     struct model_file *files = merge_files(s, &count);
-    for (size_t f = 0; f < count; f++)
-        text_addf(out, "  %-44s %8zu tensors %12.1f MB\n", files[f].name, files[f].num_tensors,
+    for (size_t f = 0; f < count; f++) {
+        char name[MAX_NAME_BYTES];
+        text_addf(out, "  %-44s %8zu tensors %12.1f MB\n",
+                  escape_controls(name, sizeof name, files[f].name, ""), files[f].num_tensors,
                   (double)files[f].bytes / 1e6);
+    }
     free(files);
 }
 
@@ -202,7 +208,7 @@ static void write_json(const struct shown *s, bool tensors, struct text *out)
     struct json_writer w = {.text = out};
     json_begin_object(&w, NULL, JSON_INLINE);
     json_write_string(&w, "path", s->folder);
-    json_write_string(&w, "kind", s->kind);
+    json_write_string(&w, "kind", folder_kinds[s->kind].name);
     json_write_int_or_null(&w, "step", s->step);
     json_write_int_or_null(&w, "tokens_seen", s->tokens_seen);
     json_write_int(&w, "parameters", s->layout.parameters);
@@ -265,9 +271,7 @@ static void list_model(const struct model_shape *m, struct text *out)
 static void write_plain(const struct shown *s, bool tensors, struct text *out)
 {
     text_addf(out, "%s\n", s->folder);
-    for (size_t i = 1; i < sizeof folder_kinds / sizeof *folder_kinds; i++)
-        if (!strcmp(s->kind, folder_kinds[i].name))
-            text_addf(out, "kind        %s\n", folder_kinds[i].is);
+    if (s->kind != KIND_CHECKPOINT) text_addf(out, "kind        %s\n", folder_kinds[s->kind].is);
     if (s->step >= 0) text_addf(out, "step        %lld\n", (long long)s->step);
     if (s->tokens_seen >= 0) text_addf(out, "tokens seen %lld\n", (long long)s->tokens_seen);
     text_addf(out, "parameters  %lld, %s%s\n", (long long)s->layout.parameters, dtype_of(&s->files),
@@ -320,7 +324,7 @@ static void print_comparison(const struct comparison *c)
 {
     for (size_t i = 0; i < c->count; i++) {
         const struct difference *d = &c->all[i];
-        char name[512];
+        char name[MAX_NAME_BYTES];
         printf("%-56s ", escape_controls(name, sizeof name, d->name, ""));
         if (d->kind == DIFFERENCE_NUMBERS)
             printf("max |a-b| %.6g, |a-b|/|a| %.6g\n", d->most, d->relative);

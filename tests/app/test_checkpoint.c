@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/checkpoint_answer.h"
 
+#include <unistd.h>
+
 TEST(checkpoint_show_prints_dimensions_step_and_files)
 {
     struct saved s;
@@ -39,6 +41,53 @@ TEST(checkpoint_show_accepts_a_plain_hugging_face_folder)
     CHECK(!strstr(a.out.data, "step "));
     CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "show", step, "--json") == 0);
     CHECK(strstr(a.out.data, "\"step\": null") && strstr(a.out.data, "\"kind\": \"hf\""));
+    answer_release(&a);
+    saved_close(&s);
+}
+
+/* Renames the only file of weights to FILE_NAME, and adds a tensor of such a name. */
+#define FILE_NAME "model-\033[31m.safetensors"
+static void add_control_characters(const char *folder)
+{
+    static const char member[] = "\"x\\u001b[2Jrotary_emb.inv_freq\":{\"dtype\":\"F32\","
+                                 "\"shape\":[0],\"data_offsets\":[0,0]},";
+    const char *index = test_path(folder, "model.safetensors.index.json");
+    const char *old = test_path(folder, "model-00001-of-00001.safetensors");
+    struct text all = {0}, out = {0};
+    uint64_t len;
+    CHECK_STATUS(OK, file_read(old, 1 << 20, &all));
+    memcpy(&len, all.data, sizeof len);
+    size_t pad = 8 - (sizeof member - 1) % 8;
+    len += sizeof member - 1 + pad;
+    text_add(&out, &len, sizeof len);
+    text_addf(&out, "{%s%*s", member, (int)pad, "");
+    text_add(&out, all.data + 9, all.len - 9);
+    CHECK_STATUS(OK, file_write(test_path(folder, FILE_NAME), out.data, out.len));
+    CHECK(!unlink(old));
+    CHECK_STATUS(OK, file_read(index, 1 << 20, &all));
+    text_clear(&out);
+    for (const char *at = all.data, *name; *at; at = name + strlen("00001-of-00001")) {
+        name = strstr(at, "00001-of-00001");
+        text_add(&out, at, name ? (size_t)(name - at) : strlen(at));
+        if (!name) break;
+        text_adds(&out, "\\u001b[31m");
+    }
+    CHECK_STATUS(OK, file_write(index, out.data, out.len));
+    text_release(&all), text_release(&out);
+}
+
+TEST(names_from_files_do_not_control_the_terminal)
+{
+    struct saved s;
+    struct answer a = {0};
+    saved_open(&s, true);
+    const char *step = test_path(saved_folder(&s, STEPS(1)), "step-1");
+    CHECK(!unlink(test_path(step, "manifest.json")) && !unlink(test_path(step, "state.json")));
+    add_control_characters(step);
+    CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "show", step) == 0);
+    CHECK(strstr(a.out.data, "  model-\\x1b[31m.safetensors ") && !strchr(a.out.data, '\033'));
+    CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "show", step, "--tensors") == 0);
+    CHECK(strstr(a.out.data, "  x\\x1b[2Jrotary_emb.inv_freq ") && !strchr(a.out.data, '\033'));
     answer_release(&a);
     saved_close(&s);
 }
@@ -140,6 +189,9 @@ TEST(checkpoint_show_and_diff_accept_torch_files)
     CHECK(strstr(a.out.data, "Meta's .pth files") && !strstr(a.out.data, "moments"));
     CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "show", "tests/checkpoint/data/nxdt/xser") == 0);
     CHECK(strstr(a.out.data, "kind        a checkpoint of NxD Training\n"));
+    const char *megatron = "tests/checkpoint/data/megatron";
+    CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "show", megatron) == 0);
+    CHECK(strstr(a.out.data, "\nkind        a checkpoint of Megatron-LM\nstep        3\n"));
     CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "diff", torch, torch) == 0);
     CHECK(strstr(a.out.data, "equal: 36 tensors of 1752 numbers compared"));
     answer_release(&a);
