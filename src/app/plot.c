@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/terminal.h"
 #include "base/text.h"
-#include "metrics/history.h"
 #include "plot/chart.h"
 #include "plot/metric_label.h"
 #include "runs/run_folder.h"
@@ -22,7 +21,8 @@ static const char usage[] =
     "plot RUN... [flags]\n\n"
     "Plots what runs logged.  RUN is a dump folder or a metrics.jsonl.  The loss includes the\n"
     "validation loss, if any.  Other keys are those of metrics.jsonl: grad_norm, lr,\n"
-    "tokens_per_second, mfu, ...";
+    "tokens_per_second, mfu, ...; and scores of evaluation tasks, such as piqa/acc.  Steps that a\n"
+    "rollback went back over are not plotted.";
 
 struct plot_flags {
     const char *key, *svg, *title;
@@ -30,9 +30,9 @@ struct plot_flags {
     bool log;
 };
 
-/* One curve, and the arrays that its chart_line borrows. */
+/* One curve: the points that the flags select, in the plot's unit.  Owned. */
 struct curve {
-    struct history_series series;
+    double *steps, *values;
     double *smoothed; /* or NULL */
     char *name;
 };
@@ -44,18 +44,21 @@ struct plot {
     struct curve *curves;
     struct chart_line *lines;
     int num_curves;
-    size_t num_known; /* values of the key, whether they are plotted or not */
+    bool is_known;    /* a run has numbers of the key, whether they are plotted or not */
+    struct text keys; /* of the first run, for messages */
 };
+
+static void curve_release(struct curve *c)
+{
+    free(c->steps), free(c->values), free(c->smoothed);
+    free(c->name);
+}
 
 static void plot_release(struct plot *p)
 {
-    for (int i = 0; i < p->num_curves; i++) {
-        history_series_release(&p->curves[i].series);
-        free(p->curves[i].smoothed);
-        free(p->curves[i].name);
-    }
-    free(p->curves);
-    free(p->lines);
+    for (int i = 0; i < p->num_curves; i++) curve_release(&p->curves[i]);
+    free(p->curves), free(p->lines);
+    text_release(&p->keys);
 }
 
 /* The name of a run's folder. */
@@ -89,68 +92,70 @@ static char *name_of(const struct arguments *a, int run, const char *key, bool v
     return name.data;
 }
 
-/* Drops points before --from, and with --log those that are not positive; scales the others. */
-static void select_points(struct history_series *s, const struct plot_flags *f, double scale)
+static bool has_number(const struct run_series *s)
+{
+    for (size_t i = 0; i < s->count; i++)
+        if (isfinite(s->values[i])) return true;
+    return false;
+}
+
+/* Copies the points from step --from on, with --log those that are positive, scaled.  Returns their
+ * number. */
+static size_t select_points(struct curve *c, const struct run_series *s, const struct plot_flags *f,
+                            double scale)
 {
     size_t kept = 0;
+    c->steps = heap_grow(NULL, s->count + 1, sizeof *c->steps);
+    c->values = heap_grow(NULL, s->count + 1, sizeof *c->values);
     for (size_t i = 0; i < s->count; i++) {
         if (s->steps[i] < (double)f->from || (f->log && !(s->values[i] > 0))) continue;
         if (!(fabs(s->values[i] * scale) <= 1e290)) continue; /* keeps sums finite */
-        s->steps[kept] = s->steps[i];
-        s->values[kept++] = s->values[i] * scale;
+        c->steps[kept] = s->steps[i];
+        c->values[kept++] = s->values[i] * scale;
     }
-    s->count = kept;
+    return kept;
 }
 
 /* Adds the curve of `key`, which is that of the plot or its validation loss, if it has points. */
-static enum status add_curve(struct plot *p, int run, const char *key)
+static void add_curve(struct plot *p, int run, const struct run_metrics *m, const char *key)
 {
     const struct arguments *a = p->runs;
     const struct plot_flags *f = p->flags;
+    const struct run_series *s = run_metrics_find(m, key);
     bool validation = strcmp(key, f->key) != 0;
-    double scale = validation ? 1 : p->scale;
     struct curve c = {0};
-    TRY(history_read(a->words[run], key, &c.series));
-    p->num_known += c.series.count;
-    select_points(&c.series, f, scale);
-    if (!c.series.count) {
-        history_series_release(&c.series);
-        return STATUS_OK;
+    if (!s) return;
+    p->is_known |= has_number(s);
+    size_t count = select_points(&c, s, f, validation ? 1 : p->scale);
+    if (!count) {
+        curve_release(&c);
+        return;
     }
     c.name = name_of(a, run, key, validation);
     if (!validation && f->smooth > 1) {
-        c.smoothed = heap_grow(NULL, c.series.count, sizeof *c.smoothed);
-        chart_smooth(c.series.values, c.series.count, (size_t)f->smooth, c.smoothed);
+        c.smoothed = heap_grow(NULL, count, sizeof *c.smoothed);
+        chart_smooth(c.values, count, (size_t)f->smooth, c.smoothed);
     }
     p->curves = heap_grow(p->curves, (size_t)p->num_curves + 1, sizeof *p->curves);
     p->lines = heap_grow(p->lines, (size_t)p->num_curves + 1, sizeof *p->lines);
     p->curves[p->num_curves] = c;
     p->lines[p->num_curves++] =
         (struct chart_line){.name = c.name,
-                            .x = c.series.steps,
-                            .y = c.smoothed ? c.smoothed : c.series.values,
-                            .raw = c.smoothed ? c.series.values : NULL,
-                            .count = c.series.count,
+                            .x = c.steps,
+                            .y = c.smoothed ? c.smoothed : c.values,
+                            .raw = c.smoothed ? c.values : NULL,
+                            .count = count,
                             .marks = validation,
                             .color = run + (validation && a->num_words == 1)};
-    return STATUS_OK;
 }
 
 static enum status fail_no_points(const struct plot *p)
 {
-    const struct arguments *a = p->runs;
-    enum status st = STATUS_OK;
-    struct text keys = {0};
-    TRY_OUT(history_keys(a->words[0], &keys));
-    if (!keys.len) FAIL_OUT(DATA, "%s: no step has been logged", a->words[0]);
-    if (!p->num_known)
-        FAIL_OUT(USAGE, "--key %s: %s: no such key; expected one of: %s", p->flags->key,
-                 a->words[0], keys.data);
-    FAIL_OUT(DATA, "%s: nothing to plot for --key %s within --from and --log", a->words[0],
-             p->flags->key);
-out:
-    text_release(&keys);
-    return st;
+    const char *run = p->runs->words[0], *key = p->flags->key;
+    if (!p->keys.len) FAIL(DATA, "%s: no step has been logged", run);
+    if (!p->is_known)
+        FAIL(USAGE, "--key %s: %s: no such key; expected one of: %s", key, run, p->keys.data);
+    FAIL(DATA, "%s: nothing to plot for --key %s within --from and --log", run, key);
 }
 
 static enum status check_run(const char *word)
@@ -162,15 +167,34 @@ static enum status check_run(const char *word)
     return STATUS_OK;
 }
 
+/* Reads all that a run, a dump folder or a metrics.jsonl, has logged. */
+static enum status read_metrics(struct run_metrics *m, const char *word)
+{
+    char *inside = file_is_dir(word) ? file_join(word, "metrics.jsonl") : NULL;
+    enum status st = run_metrics_update(m, inside ? inside : word);
+    free(inside);
+    if (!st && m->is_partial)
+        log_line(LOG_WARN, "%s: early steps are not plotted: metrics.jsonl is longer than %d MiB",
+                 word, RUN_METRICS_BYTES >> 20);
+    return st;
+}
+
 static enum status read_runs(struct plot *p)
 {
     const struct arguments *a = p->runs;
     const char *key = p->flags->key;
     for (int run = 0; run < a->num_words; run++) {
+        struct run_metrics m = {0};
         int before = p->num_curves;
         TRY(check_run(a->words[run]));
-        TRY(add_curve(p, run, key));
-        if (!strcmp(key, "loss")) TRY(add_curve(p, run, "validation_loss"));
+        enum status st = read_metrics(&m, a->words[run]);
+        add_curve(p, run, &m, key);
+        if (!strcmp(key, "loss")) add_curve(p, run, &m, "validation_loss");
+        for (size_t i = 0; i < m.num_series && !run; i++)
+            if (has_number(&m.series[i]))
+                text_addf(&p->keys, "%s%s", p->keys.len ? " " : "", m.series[i].key);
+        run_metrics_release(&m);
+        TRY(st);
         if (p->num_curves == before && a->num_words > 1)
             log_line(LOG_WARN, "%s: nothing to plot", a->words[run]);
     }

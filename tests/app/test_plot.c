@@ -69,6 +69,24 @@ TEST(plot_shows_other_keys_in_their_units)
     text_release(&out);
 }
 
+TEST(plot_tells_tasks_apart_and_forgets_what_a_rollback_went_back_over)
+{
+    static const char more[] = "{\"step\":1,\"loss\":9}\n{\"step\":2,\"loss\":7}\n"
+                               "{\"step\":2,\"task\":\"piqa\",\"acc\":0.25}\n"
+                               "{\"step\":2,\"task\":\"arc\",\"acc\":0.75}\n"
+                               "{\"step\":3,\"loss\":999}\n"
+                               "{\"step\":2,\"rollback_from\":3,\"rows_skipped\":[16,23]}\n";
+    struct text out = {0}, err = {0};
+    const char *run = test_folder();
+    CHECK_STATUS(OK, file_write(test_path(run, "metrics.jsonl"), more, sizeof more - 1));
+    CHECK(LLAMERO(&out, &err, "plot", run, "--key", "piqa/acc") == 0);
+    CHECK(strstr(out.data, "piqa/acc 0.25\n"));
+    CHECK(LLAMERO(NULL, &err, "plot", run, "--key", "acc") == 64);
+    CHECK(strstr(err.data, "expected one of: loss piqa/acc arc/acc"));
+    CHECK(LLAMERO(&out, &err, "plot", run) == 0 && strstr(out.data, "loss 7\n"));
+    text_release(&out), text_release(&err);
+}
+
 TEST(plot_omits_steps_before_from)
 {
     struct text out = {0};
@@ -84,7 +102,7 @@ TEST(plot_reports_what_is_wrong)
     CHECK_STATUS(OK, file_write(test_path(empty, "metrics.jsonl"), "", 0));
     CHECK(LLAMERO(NULL, &err, "plot", "/nowhere/run") == 66 && strstr(err.data, "/nowhere/run"));
     CHECK(LLAMERO(NULL, &err, "plot", run, "--key", "los") == 64);
-    CHECK(strstr(err.data, "--key los: ") && strstr(err.data, "expected one of: step loss lr mfu"));
+    CHECK(strstr(err.data, "--key los: ") && strstr(err.data, "expected one of: loss lr mfu"));
     CHECK(LLAMERO(NULL, &err, "plot", empty) == 65 && strstr(err.data, "no step has been logged"));
     CHECK(LLAMERO(NULL, &err, "plot", test_folder()) == 66);
     CHECK(strstr(err.data, "not a run: expected a dump folder"));

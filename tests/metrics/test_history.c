@@ -99,53 +99,12 @@ TEST(history_truncate_accepts_a_missing_file)
     CHECK(removed == 0 && !file_exists(path));
 }
 
-TEST(history_read_returns_the_values_of_a_key)
-{
-    struct history_series s;
-    const char *path = write_file(three_steps);
-    CHECK_STATUS(OK, history_read(path, "loss", &s));
-    CHECK(s.count == 3 && s.steps[0] == 1 && s.values[0] == 3 && s.steps[2] == 10);
-    CHECK(s.values[1] == 2 && s.values[2] == 1);
-    history_series_release(&s);
-    CHECK_STATUS(OK, history_read(path, "validation_loss", &s));
-    CHECK(s.count == 1 && s.steps[0] == 5 && s.values[0] == 2.5);
-    history_series_release(&s);
-    CHECK_STATUS(OK, history_read(path, "nothing", &s));
-    CHECK(s.count == 0);
-    history_series_release(&s);
-}
-
-TEST(history_read_takes_a_folder_and_skips_null_and_incomplete_lines)
-{
-    struct history_series s;
-    const char *folder = test_folder();
-    const char *path = test_path(folder, "metrics.jsonl");
-    const char text[] = "{\"step\":1,\"loss\":null}\n{\"step\":2,\"loss\":7}\n{\"step\":3,\"lo";
-    CHECK_STATUS(OK, file_write(path, text, sizeof text - 1));
-    CHECK_STATUS(OK, history_read(folder, "loss", &s));
-    CHECK(s.count == 1 && s.steps[0] == 2 && s.values[0] == 7);
-    history_series_release(&s);
-    CHECK_STATUS(MISSING, history_read(test_path(folder, "nowhere"), "loss", &s));
-    CHECK_MESSAGE("nowhere");
-}
-
-TEST(history_keys_lists_each_key_once)
-{
-    struct text keys = {0};
-    CHECK_STATUS(OK, history_keys(write_file("{\"step\":1,\"max_loss\":1,\"name\":\"x\"}\n"
-                                             "{\"step\":2,\"loss\":2,\"max_loss\":1}\n"),
-                                  &keys));
-    CHECK(!strcmp(keys.data, "step max_loss loss"));
-    text_release(&keys);
-}
-
 /* Truncating keeps complete lines only, and truncating again changes nothing. */
 TEST(history_truncate_is_idempotent_on_corrupt_files)
 {
     const char *path = write_file("");
     for (uint64_t round = 0; round < 300; round++) {
         struct text damaged = {0}, once = {0}, twice = {0};
-        struct history_series s;
         size_t removed;
         for (int i = 1; i <= 8; i++) text_addf(&damaged, "{\"step\":%d,\"loss\":%d}\n", i, 9 - i);
         for (uint64_t i = 0; i < 4; i++)
@@ -160,9 +119,6 @@ TEST(history_truncate_is_idempotent_on_corrupt_files)
         CHECK(removed == 0 && once.len == twice.len && !memcmp(once.data, twice.data, once.len));
         for (char *rest = once.data, *line; (line = strsep(&rest, "\n")) && *line;)
             CHECK(memmem(damaged.data, damaged.len, line, strlen(line)));
-        CHECK_STATUS(OK, history_read(path, "loss", &s));
-        for (size_t i = 0; i < s.count; i++) CHECK(s.steps[i] <= 5);
-        history_series_release(&s);
         text_release(&damaged);
         text_release(&once);
         text_release(&twice);
