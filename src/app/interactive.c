@@ -101,6 +101,10 @@ static bool take_piped_line(struct dialog *d)
     }
     if (!p->len) return false;
     size_t taken = end ? (size_t)(end - p->data) + 1 : p->len, len = taken;
+    if (memchr(p->data, 0, taken)) {
+        d->input = FAILURE(DATA, "standard input: a line has a NUL byte");
+        return false;
+    }
     while (len && (p->data[len - 1] == '\n' || p->data[len - 1] == '\r')) len--;
     text_add(&d->typed, p->data, len);
     p->len -= taken;
@@ -123,27 +127,33 @@ static bool typed_is(const struct dialog *d, const char *word)
     return d->typed.len == strlen(word) && !memcmp(d->typed.data, word, d->typed.len);
 }
 
-/* The user's turn. */
-static enum turn read_turn(struct dialog *d)
+/* Reads a line, and those that a "\\" at its end continues; false: the input ends. */
+static bool read_lines(struct dialog *d)
 {
     text_clear(&d->typed);
-    if (!read_line(d)) return TURN_quit;
+    if (!read_line(d)) return false;
     while (d->typed.len && d->typed.data[d->typed.len - 1] == '\\') {
         d->typed.data[d->typed.len - 1] = '\n';
         if (!read_line(d)) break;
     }
-    if (typed_is(d, "/new")) return TURN_new;
-    if (typed_is(d, "/help")) return TURN_help;
-    if (typed_is(d, "/quit") || typed_is(d, "/exit")) return TURN_quit;
-    if (d->typed.len && d->typed.data[0] == '/') {
+    return true;
+}
+
+/* The user's turn. */
+static enum turn read_turn(struct dialog *d)
+{
+    while (read_lines(d)) {
+        if (typed_is(d, "/new")) return TURN_new;
+        if (typed_is(d, "/help")) return TURN_help;
+        if (typed_is(d, "/quit") || typed_is(d, "/exit")) return TURN_quit;
+        if (!d->typed.len || d->typed.data[0] != '/') return TURN_text;
         if (d->typed.len > 1 && d->typed.data[1] == '/') {
             memmove(d->typed.data, d->typed.data + 1, d->typed.len--);
             return TURN_text;
         }
         log_line(LOG_WARN, "unknown command %s; /help lists them", d->typed.data);
-        return read_turn(d);
     }
-    return TURN_text;
+    return TURN_quit;
 }
 
 /* Rank 0 reads for all ranks. */
@@ -216,9 +226,10 @@ out:
 
 static enum status take_turns(struct dialog *d)
 {
+    const struct text_generation none = {0};
     struct generation *g = d->g;
     enum turn turn;
-    for (;;) {
+    for (bool ends = false; !ends;) {
         TRY(share_turn(d, &turn));
         if (turn == TURN_quit) return comm_agree(&g->loaded.machine.world, d->input);
         if (turn == TURN_help && generation_is_root(g)) puts(help);
@@ -235,8 +246,9 @@ static enum status take_turns(struct dialog *d)
         TRY(text_generation_run(&d->text, g));
         if (generation_is_root(g))
             puts(d->text.finish == TEXT_FINISH_interrupt ? " [stopped]" : "");
-        if (signals_pending()) return STATUS_OK;
+        TRY(text_generation_is_interrupted(&none, g, &ends));
     }
+    return STATUS_OK;
 }
 
 enum status interactive_run(struct generation *g, int context, const char *const *stops,

@@ -156,30 +156,73 @@ TEST(generate_gives_several_texts_and_reads_a_prompt_from_stdin)
     free(run);
 }
 
-/* Sends SIGTERM to a command that has read what the pipe held. */
-static void end_while_it_reads(const char *model, const char *flag, const char *value)
+enum { LIMIT_S = 60 };
+
+/* Starts `generate` with the pipe as its standard input. */
+static pid_t start_with_pipe(const char *err, int ends[2], const char *const *arguments)
 {
-    enum { LIMIT_S = 60 };
-    const char *err = test_path(test_folder(), "err.txt");
-    struct text said = {0};
-    siginfo_t ended = {0};
-    int old = dup(STDIN_FILENO), ends[2], unread = 1;
+    int old = dup(STDIN_FILENO);
     CHECK(old >= 0 && !pipe2(ends, O_CLOEXEC) && dup2(ends[0], STDIN_FILENO) >= 0);
-    CHECK(write(ends[1], "a", 1) == 1);
-    pid_t child = RUNS_START(err, "generate", model, flag, value);
+    pid_t child = runs_start(err, arguments);
     CHECK(dup2(old, STDIN_FILENO) >= 0 && !close(old));
+    return child;
+}
+
+/* Waits until it has read what the pipe holds. */
+static void wait_for_reading(const int ends[2])
+{
+    int unread = 1;
     for (int n = 0; n < 100 * LIMIT_S && unread; n++) {
         CHECK(!ioctl(ends[0], FIONREAD, &unread));
         usleep(10000);
     }
-    CHECK(!kill(child, SIGTERM)); /* the pipe is still open */
+}
+
+/* The exit code, if it ends although the pipe is still open. */
+static int end_with_pipe(pid_t child, const char *err, const int ends[2])
+{
+    struct text said = {0};
+    siginfo_t ended = {0};
     for (int n = 0; n < 100 * LIMIT_S && !ended.si_pid; n++) {
         CHECK(!waitid(P_PID, (id_t)child, &ended, WEXITED | WNOHANG | WNOWAIT));
         usleep(10000);
     }
     CHECK(!close(ends[0]) && !close(ends[1]));
-    CHECK(runs_wait(child, err, &said) == 128 + SIGTERM && ended.si_pid == child);
+    int code = runs_wait(child, err, &said);
+    CHECK(ended.si_pid == child);
     text_release(&said);
+    return code;
+}
+
+/* Sends SIGTERM to a command that has read what the pipe held. */
+static void end_while_it_reads(const char *model, const char *flag, const char *value)
+{
+    const char *err = test_path(test_folder(), "err.txt");
+    int ends[2];
+    pid_t child =
+        start_with_pipe(err, ends, (const char *const[]){"generate", model, flag, value, NULL});
+    CHECK(write(ends[1], "a", 1) == 1);
+    wait_for_reading(ends);
+    CHECK(!kill(child, SIGTERM));
+    CHECK(end_with_pipe(child, err, ends) == 128 + SIGTERM);
+}
+
+/* Rank 1 gets the signal, rank 0 the line. */
+TEST(a_text_in_turns_ends_on_all_ranks_when_one_gets_a_signal)
+{
+    enum { RANKS = 2 };
+    char *run = runs_trained("training.steps=2");
+    const char *err = test_path(test_folder(), "err.txt");
+    int ends[2];
+    pid_t ranks[RANKS],
+        child = start_with_pipe(err, ends,
+                                (const char *const[]){"generate", run, "--interactive", "--ranks",
+                                                      "2", "--max-tokens", "4", NULL});
+    runs_wait_for_bytes(err, 40); /* the objective */
+    CHECK(runs_find_ranks(child, ranks, RANKS) == RANKS && !kill(ranks[1], SIGTERM));
+    CHECK(write(ends[1], "the \n", 5) == 5);
+    CHECK(end_with_pipe(child, err, ends) == 0);
+    free(run);
 }
 
 TEST(generate_that_reads_from_a_pipe_ends_at_a_signal)

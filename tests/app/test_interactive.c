@@ -88,6 +88,19 @@ TEST(the_prompt_reads_on_after_the_window_has_changed)
 
 TEST(a_signal_at_the_prompt_ends_the_process) { signal_at_the_prompt(SIGTERM, "", 128 + SIGTERM); }
 
+TEST(a_nul_byte_in_a_line_is_an_error)
+{
+    char *run = runs_trained(FEW_STEPS);
+    const char *program = getenv("LLAMERO") ? getenv("LLAMERO") : "build/llamero";
+    static const char command[] = "printf 'a\\0b\\n' | \"$0\" generate \"$1\" --interactive";
+    struct text err = {0};
+    CHECK(test_run((const char *const[]){"sh", "-c", command, program, run, NULL}, NULL, &err) ==
+          65);
+    CHECK(strstr(err.data, "standard input: a line has a NUL byte"));
+    text_release(&err);
+    free(run);
+}
+
 TEST(input_that_cannot_be_read_is_an_error)
 {
     char *run = runs_trained(FEW_STEPS);
