@@ -220,17 +220,23 @@ static int columns_of(const struct line_editor *e, size_t from, size_t to)
 void line_editor_draw(const struct line_editor *e, const char *prompt, int columns,
                       struct text *out)
 {
-    int width = (int)printable_width(prompt), room = columns - width - 1;
-    size_t from = 0, to;
+    int width = (int)printable_width(prompt), room = columns - width - 1, used = 0;
+    int cursor = columns_of(e, 0, e->cursor);
+    size_t from = 0, to, next;
     if (room < 2) room = 2;
-    while (columns_of(e, from, e->cursor) > room) from = after(e, from);
-    for (to = from; to < e->line.len; to = after(e, to))
-        if (columns_of(e, from, after(e, to)) > room) break;
+    for (; cursor > room; from = next) {
+        next = after(e, from);
+        cursor -= columns_of(e, from, next);
+    }
+    for (to = from; to < e->line.len; to = next) {
+        next = after(e, to);
+        used += columns_of(e, to, next);
+        if (used > room) break;
+    }
     text_addf(out, "\r%s", prompt);
     if (to > from) text_add(out, e->line.data + from, to - from);
     text_adds(out, "\033[K\r");
-    int cursor = width + columns_of(e, from, e->cursor);
-    if (cursor) text_addf(out, "\033[%dC", cursor);
+    if (width + cursor) text_addf(out, "\033[%dC", width + cursor);
 }
 
 void line_editor_release(struct line_editor *e)
