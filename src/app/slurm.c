@@ -87,7 +87,7 @@ static enum status check_flags(struct slurm_script *b)
         FAIL(USAGE,
              "--ranks-per-node: must be at least 1, with at most 2^24 ranks in total; is %lld",
              (long long)b->ranks_per_node);
-    if (b->cpus_per_rank < 0 || b->cpus_per_rank > 4096)
+    if (b->cpus_per_rank != UNSET && (b->cpus_per_rank < 0 || b->cpus_per_rank > 4096))
         FAIL(USAGE, "--cpus-per-rank: must be between 0 and 4096, is %lld",
              (long long)b->cpus_per_rank);
     if (b->gpus_per_node != UNSET && (b->gpus_per_node < 0 || b->gpus_per_node > 4096))
@@ -132,7 +132,7 @@ static enum status make_script(struct slurm_script *b, const struct config *c, s
     preflight_release(&p);
     TRY(st);
     TRY(find_paths(&paths, b->config));
-    if (!b->cpus_per_rank) b->cpus_per_rank = c->device.threads;
+    if (b->cpus_per_rank == UNSET) b->cpus_per_rank = c->device.threads;
     format_remark(&p.mesh, ranks, &remark);
     char *checkpoints = file_join(c->job.dump_folder, c->checkpoint.folder);
     b->name = paths.name, b->program = paths.program, b->folder = paths.folder;
@@ -158,6 +158,7 @@ enum status command_slurm(int argc, char **argv)
                              .partition = "",
                              .account = "",
                              .ranks_per_node = 1,
+                             .cpus_per_rank = UNSET,
                              .gpus_per_node = UNSET,
                              .signal_before_s = UNSET,
                              .mpi = "pmix",

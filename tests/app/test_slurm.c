@@ -35,6 +35,11 @@ TEST(slurm_prints_a_script_for_the_checked_number_of_ranks)
     CHECK(LLAMERO(&out, &err, "slurm", p.config, "--nodes", "1", "--time", "1-0",
                   "device.threads=5") == 0);
     CHECK(strstr(out.data, "#SBATCH --cpus-per-task=5\n") && !strstr(out.data, "gpu"));
+    CHECK(LLAMERO(&out, NULL, "slurm", p.config, "--nodes", "1", "--time", "1-0",
+                  "device.threads=5", "--cpus-per-rank", "0") == 0);
+    CHECK(strstr(out.data, "#SBATCH --exclusive\n") && !strstr(out.data, "--cpus-per-task=5"));
+    CHECK(LLAMERO(&out, &err, "slurm", p.config, "--nodes", "1", "--time", "1-0",
+                  "device.threads=5") == 0);
     CHECK(strstr(out.data, "#SBATCH --signal=B:USR1@300\n"));
     CHECK(LLAMERO(&out, &err, "slurm", p.config, "--nodes", "1", "--time", "1-0", "--gpus-per-node",
                   "4", "device.kind=cpu") == 0);
