@@ -34,6 +34,10 @@ enum status command_fetch(int argc, char **argv)
                  "s3://BUCKET/KEY",
                  path);
         bool data = !strncmp(path, "hf://datasets/", 14);
+        if (data && tokenizer)
+            FAIL(USAGE,
+                 "--tokenizer has no effect with a data set: \"%s\"; expected hf://ORG/MODEL",
+                 path);
         TRY(hub_fetch(path,
                       data        ? HUB_DATA
                       : tokenizer ? HUB_TOKENIZER
