@@ -8,6 +8,7 @@
 #include "base/signals.h"
 #include "config/config.h"
 #include "config/idle.h"
+#include "machine/launch.h"
 #include "machine/machine.h"
 #include "parallel/cores.h"
 #include "train/inputs.h"
@@ -84,7 +85,7 @@ enum status command_train(int argc, char **argv)
     log_set_quiet(quiet);
     struct config c;
     enum status st = config_load(&c, a.words[0], a.settings, a.num_settings);
-    if (!st && c.job.print_config) {
+    if (!st && c.job.print_config && !launch_find().rank) {
         struct text toml = {0};
         config_write(&c, true, &toml);
         fprintf(stderr, "%s", toml.data);

@@ -44,6 +44,26 @@ TEST(train_writes_the_documented_files)
     place_release(&p);
 }
 
+/* The environment of ranks that cannot find each other. */
+TEST(one_rank_prints_the_configuration)
+{
+    struct place p = place_make();
+    struct text err[2] = {0};
+    int code[2];
+    setenv("LLAMERO_RANKS", "2", 1);
+    for (int rank = 0; rank < 2; rank++) {
+        setenv("LLAMERO_RANK", rank ? "1" : "0", 1);
+        code[rank] = LLAMERO(NULL, &err[rank], "train", p.config, "job.print_config=true");
+    }
+    unsetenv("LLAMERO_RANKS"), unsetenv("LLAMERO_RANK");
+    for (int rank = 0; rank < 2; rank++) {
+        CHECK(code[rank] != 0 && strstr(err[rank].data, "this process is not a rank"));
+        CHECK((strstr(err[rank].data, "[training]") != NULL) == (rank == 0));
+        text_release(&err[rank]);
+    }
+    place_release(&p);
+}
+
 TEST(train_rejects_invalid_runs_with_the_right_exit_code)
 {
     static const struct {
