@@ -62,7 +62,7 @@ static enum status parse_size(const char *text, uint64_t *bytes)
     char *unit;
     double value = strtod(text, &unit);
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (unit != text && !strcmp(units[i].unit, unit) && value > 0 &&
+        if (unit != text && !strcmp(units[i].unit, unit) && value * units[i].bytes >= 1 &&
             value * units[i].bytes < 1e18) {
             *bytes = (uint64_t)(value * units[i].bytes);
             return STATUS_OK;

@@ -369,6 +369,7 @@ TEST(convert_overwrites_nothing_and_rejects_invalid_flags)
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "native", "--without-io") == 64);
     CHECK(strstr(err.data, "--without-io requires --to hf, meta or dcp"));
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--shard-size", "-1GB") == 64);
+    CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--shard-size", "0.5") == 64);
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "hf", "--generation", "v0.1") == 64);
     CHECK(strstr(err.data, "--generation requires --to dcp; it has no effect with --to hf"));
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "dcp", "--generation", "v3") == 64);
