@@ -68,6 +68,7 @@ static struct time_saving largest_difference(const struct found_layout *a,
     for (enum group g = 0; g < GROUP_COUNT; g++)
         consider(&most, x->exposed_s[g], y->exposed_s[g], "less exposed communication (%s)",
                  mesh_group_name(g));
+    consider(&most, x->host_s, y->host_s, "less %s", "exposed copies to and from the host");
     consider(&most, x->bubble_s, y->bubble_s, "a smaller %s", "pipeline bubble");
     consider(&most, x->update_s, y->update_s, "a shorter %s", "optimizer update");
     return most;
@@ -152,6 +153,7 @@ static void write_seconds(const struct estimate *e, struct json_writer *w)
     json_write_format(w, "memory", "%.6g", e->memory_s);
     for (enum group g = 0; g < GROUP_COUNT; g++)
         if (e->exposed_s[g] > 0) json_write_format(w, mesh_group_name(g), "%.6g", e->exposed_s[g]);
+    if (e->host_s > 0) json_write_format(w, "host", "%.6g", e->host_s);
     json_write_format(w, "bubble", "%.6g", e->bubble_s);
     json_write_format(w, "update", "%.6g", e->update_s);
     json_end_object(w);

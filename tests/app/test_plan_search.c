@@ -76,6 +76,29 @@ TEST(plan_search_prints_a_table_of_eighty_columns_with_reasons)
     free(config);
 }
 
+/* With activations in host memory, also the copies to and from there. */
+TEST(plan_search_lists_all_parts_of_a_steps_time)
+{
+    struct text out = {0};
+    struct json *found;
+    char *config = empty_config();
+    bool has_host = false;
+    CHECK(LLAMERO(&out, NULL, "plan", config, "--search", "--ranks", "4", "--json", MODEL_8B,
+                  "training.global_batch_size=16", "activation_checkpoint.offload=true") == 0);
+    CHECK_STATUS(OK, json_parse(out.data, out.len, "plan", &found));
+    for (const struct json *v = json_first(json_get(found, "layouts")); v; v = json_next(v)) {
+        double sum = 0;
+        const struct json *parts = json_get(v, "seconds");
+        for (const struct json *p = json_first(parts); p; p = json_next(p)) sum += json_number(p);
+        CHECK_NEAR(sum / json_number(json_get(v, "step_seconds")), 1, 1e-4);
+        has_host |= json_get(parts, "host") != NULL;
+    }
+    CHECK(has_host);
+    json_free(found);
+    text_release(&out);
+    free(config);
+}
+
 TEST(plan_search_explains_why_there_is_no_layout)
 {
     struct text err = {0};
