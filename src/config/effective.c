@@ -51,7 +51,11 @@ static const struct {
     {"model.rope_original_context", ""},
     {"model.rope_low_freq_factor", ""},
     {"model.rope_high_freq_factor", ""},
+    {"model.rope_beta_fast", ""},
+    {"model.rope_beta_slow", ""},
+    {"model.rope_attention_factor", ""},
     {"model.max_context", ""},
+    {"model.no_rope_layer_interval", ""},
     {"model.tie_embeddings", ""},
 };
 

@@ -30,6 +30,14 @@ TEST(effective_sizes_are_those_of_the_flavor)
     config_release(&c);
 }
 
+TEST(layers_without_rope_come_from_the_flavor)
+{
+    struct config c;
+    load(&c, (const char *const[]){"model.name=smollm3", "model.flavor=3B"}, 2);
+    CHECK(!strcmp(origin(&c, "model.no_rope_layer_interval"), "flavor \"3B\" of \"smollm3\""));
+    config_release(&c);
+}
+
 TEST(effective_sizes_of_every_family_give_the_same_model)
 {
     static const char *const flavors[][3] = {
