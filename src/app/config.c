@@ -8,19 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Prints the section and key of every option, one per line. */
-static enum status list_keys(void)
+static void print_key(void *context, const char *section, const struct option *row)
 {
-    struct text page = {0};
-    config_document(&page);
-    char *next, section[64] = "";
-    for (char *line = strtok_r(page.data, "\n", &next); line; line = strtok_r(NULL, "\n", &next)) {
-        if (!strncmp(line, "## ", 3)) snprintf(section, sizeof section, "%.60s", line + 3);
-        if (section[0] == '[' && !strncmp(line, "| `", 3))
-            printf("%-24s %.*s\n", section, (int)strcspn(line + 3, "`"), line + 3);
-    }
-    text_release(&page);
-    return STATUS_OK;
+    bool is_array = strchr(section, '.');
+    char name[64];
+    (void)context;
+    snprintf(name, sizeof name, is_array ? "[[%.58s]]" : "[%.60s]", section);
+    printf("%-24s %s\n", name, row->name);
 }
 
 static enum status show(const struct arguments *a)
@@ -42,9 +36,9 @@ static enum status explain(const struct arguments *a)
 {
     struct text out = {0};
     enum status st = STATUS_OK;
-    if (a->num_words == 1) return list_keys();
+    if (a->num_words == 1) config_for_each_option(print_key, NULL);
     for (int i = 1; i < a->num_words && !st; i++) st = config_explain(a->words[i], &out);
-    if (!st) fputs(out.data, stdout);
+    if (!st && out.len) fputs(out.data, stdout);
     text_release(&out);
     return st;
 }

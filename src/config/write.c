@@ -64,6 +64,19 @@ static void explain_row(const char *section, const struct option *row, struct te
     text_release(&key);
 }
 
+/* What `config explain` looks for: a section, or a key without its section. */
+struct explanation {
+    const char *name;
+    struct text *out;
+    size_t begin; /* of its text */
+};
+
+static void explain_if_named(void *context, const char *section, const struct option *row)
+{
+    const struct explanation *e = context;
+    if (!strcmp(section, e->name) || !strcmp(row->name, e->name)) explain_row(section, row, e->out);
+}
+
 enum status config_explain(const char *key, struct text *out)
 {
     const struct config_section *section;
@@ -74,22 +87,16 @@ enum status config_explain(const char *key, struct text *out)
         explain_row(section->name, row, out);
         return STATUS_OK;
     }
-    /* data.source.path, data.source.0.path */
+    /* data.source.0.path */
     const struct config_array *array = config_find_array(key);
     const struct option *element = array ? config_find_element(array, key) : NULL;
     if (element) {
         explain_row(array->element.name, element, out);
         return STATUS_OK;
     }
-    bool found = false;
-    for (size_t s = 0; s < NUM_SECTIONS; s++) /* a section, or a key without its section */
-        for (size_t r = 0; r < config_sections[s].count; r++)
-            if (!strcmp(config_sections[s].name, key) ||
-                !strcmp(config_sections[s].rows[r].name, key)) {
-                explain_row(config_sections[s].name, &config_sections[s].rows[r], out);
-                found = true;
-            }
-    if (found) return STATUS_OK;
+    struct explanation e = {key, out, out->len};
+    config_for_each_option(explain_if_named, &e);
+    if (out->len > e.begin) return STATUS_OK;
     if (foreign) {
         text_addf(out, "%s\n  %s: %s\n", key,
                   foreign->is_error ? "not supported, and would change the result"

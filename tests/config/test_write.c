@@ -35,7 +35,8 @@ TEST(written_configuration_reads_back_unchanged)
 TEST(explain_accepts_keys_sections_and_older_spellings)
 {
     static const char *const keys[] = {"optimizer.lr", "training.batch_size", "optimizer",
-                                       "weight_decay", "compile.enable",      "data.source.path"};
+                                       "weight_decay", "compile.enable",      "data.source.path",
+                                       "data.source",  "data.stage",          "at_tokens"};
     struct text t = {0};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         text_clear(&t);
