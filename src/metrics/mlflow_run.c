@@ -16,7 +16,7 @@
 #include <string.h>
 
 enum {
-    MAX_METRICS = 512,
+    MAX_METRICS = 512, /* each has an open file */
     MAX_META_BYTES = 1 << 20,
     MAX_METRIC_BYTES = INT32_MAX,
     MAX_PARAM_BYTES = 6000, /* MLflow's own limit */
@@ -33,6 +33,7 @@ struct mlflow_run {
         struct append_file file;
     } metrics[MAX_METRICS];
     int num_metrics;
+    bool is_full;     /* a metric beyond MAX_METRICS was reported */
     struct text text; /* the line being formatted */
 };
 
@@ -348,7 +349,13 @@ static struct metric *find_metric(struct mlflow_run *r, const char *tag)
     int i = 0;
     while (i < r->num_metrics && strcmp(r->metrics[i].tag, tag) != 0) i++;
     if (i < r->num_metrics) return &r->metrics[i];
-    if (i == MAX_METRICS) return NULL;
+    if (i == MAX_METRICS) {
+        if (!r->is_full)
+            log_line(LOG_WARN, "%s: more than %d metrics: \"%s\" and later ones are not written",
+                     r->folder, MAX_METRICS, tag);
+        r->is_full = true;
+        return NULL;
+    }
     struct text name = {0};
     mlflow_run_format_name(&name, tag);
     char *path = join3(r->folder, "metrics", name.data);

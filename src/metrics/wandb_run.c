@@ -55,7 +55,6 @@ enum {
 
 enum {
     MAX_LOG_BYTES = INT32_MAX,
-    MAX_ITEMS = 512, /* of a row: metrics, and scores of tasks */
     FOLDER_PREFIX = sizeof "offline-run-YYYYMMDD_HHMMSS-" - 1,
     MAX_ID_BYTES = 64,
     ID_LETTERS = 8,
@@ -74,7 +73,7 @@ struct wandb_run {
     struct row_item {
         char *key;
         struct text json;
-    } items[MAX_ITEMS];
+    } * items; /* owned */
     int num_items;
     struct text record, chunks; /* being formatted */
 };
@@ -217,9 +216,10 @@ static void set_item(struct wandb_run *w, const char *key, const char *json, siz
 {
     int i = 0;
     while (i < w->num_items && strcmp(w->items[i].key, key) != 0) i++;
-    if (i == MAX_ITEMS) return;
-    if (i == w->num_items)
+    if (i == w->num_items) {
+        w->items = heap_grow(w->items, (size_t)i + 1, sizeof *w->items);
         w->items[w->num_items++] = (struct row_item){.key = heap_string(key, strlen(key))};
+    }
     text_clear(&w->items[i].json);
     text_add(&w->items[i].json, json, len);
 }
@@ -509,6 +509,7 @@ void wandb_run_close(struct wandb_run *w)
     log_close_file(&w->file);
     text_release(&w->record);
     text_release(&w->chunks);
+    free(w->items);
     free(w->folder);
     free(w->id);
     free(w);

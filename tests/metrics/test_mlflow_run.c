@@ -177,6 +177,28 @@ TEST(mlflow_run_resumes_with_one_lineage)
     free(name);
 }
 
+TEST(mlflow_run_reports_metrics_that_it_does_not_write)
+{
+    enum { MOST = 512 };
+    const char *folder = test_folder(), *log = test_path(folder, "log.txt");
+    struct mlflow_run *r = start(folder, 0, false);
+    struct text t = {0};
+    CHECK_STATUS(OK, log_open(log));
+    for (int step = 1; step <= 2; step++)
+        for (int i = 0; i < MOST + 2; i++) {
+            char tag[16];
+            snprintf(tag, sizeof tag, "m%d", i);
+            mlflow_run_log(r, step, &(struct event_scalar){tag, i}, 1);
+        }
+    stop(r);
+    CHECK_STATUS(OK, log_open(NULL));
+    CHECK_STATUS(OK, file_read(log, 1 << 20, &t));
+    const char *line = strstr(t.data, "more than 512 metrics: \"m512\" and later ones are not");
+    CHECK(line && !strstr(line, "m513"));
+    check_metric(folder, "metrics/m511", " 511 1; 511 2;");
+    text_release(&t);
+}
+
 TEST(mlflow_run_on_a_full_disk_is_written_late)
 {
     const char *folder = test_folder();

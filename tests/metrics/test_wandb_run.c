@@ -155,6 +155,22 @@ TEST(wandb_run_merges_what_belongs_to_one_step)
                   " loss=4 memory/max(GiB)=1 _step=2 validation=7;");
 }
 
+TEST(wandb_run_writes_any_number_of_metrics)
+{
+    enum { COUNT = 600 };
+    const char *folder = test_folder();
+    struct wandb_run *w = start(folder, 0);
+    for (int i = 0; i < COUNT; i++) {
+        char tag[16];
+        snprintf(tag, sizeof tag, "m%d", i);
+        wandb_run_log(w, 1, &(struct event_scalar){tag, i}, 1);
+    }
+    stop(w);
+    char *rows = records(folder, RECORD_HISTORY);
+    CHECK(strstr(rows, " m0=0 ") && strstr(rows, " m599=599;"));
+    free(rows);
+}
+
 TEST(wandb_run_resumes_with_one_lineage)
 {
     const char *folder = test_folder();
