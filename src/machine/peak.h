@@ -3,9 +3,8 @@
  *
  * The peak is a burst of multiply-adds on registers with the ISA of `ops`, or with the best ISA if
  * `ops` is NULL or of none: AMX tiles or AVX-512 dot products for bf16, f32 FMAs where those are
- * faster.  AMX tiles hold zeros, which draw the least
- * power: with values like those of a model a Xeon reaches 85 % of it.  The micro-kernel is measured
- * on such values.
+ * faster.  AMX tiles hold zeros, which draw the least power: with values like those of a model a
+ * Xeon reaches 85 % of it.  The micro-kernel is measured on such values.
  * Units    FLOP/s over all threads. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
