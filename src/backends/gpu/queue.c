@@ -12,6 +12,7 @@
 #include "tensor/device.h"
 #include "tensor/queue.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -263,16 +264,45 @@ static enum status check_capability(int capability, int index)
     return STATUS_OK;
 }
 
+bool GPU_NAME(has_code)(const char *flags, const char *architecture)
+{
+    size_t len = strcspn(architecture, ":"); /* before features */
+    const char *at = strstr(flags, "gfx");
+    if (!at || strstr(flags, "-generic")) return true;
+    for (; at; at = strstr(at + 3, "gfx"))
+        if (!strncmp(at, architecture, len) && !isalnum((unsigned char)at[len])) return true;
+    return false;
+}
+
+/* The flags with which hipcc compiled the kernels. */
+#if !defined(GPU_ARCH)
+#define GPU_ARCH ""
+#endif
+
+static enum status check_architecture(const char *architecture, int index)
+{
+    int len = (int)strcspn(architecture, ":");
+    if (!GPU_NAME(has_code)(GPU_ARCH, architecture))
+        FAIL(UNSUPPORTED,
+             "GPU %d is a %.*s, for which this program has no code: rebuild it with "
+             "HIP_ARCH=--offload-arch=%.*s; it was built with %s",
+             index, len, architecture, len, architecture, GPU_ARCH);
+    return STATUS_OK;
+}
+
 enum status GPU_NAME(open)(struct queue **out, int index)
 {
     int capability = 0;
+    char architecture[256] = "";
     struct gpu_queue *q = heap(sizeof *q);
     *out = NULL;
     *q = (struct gpu_queue){.base = {.device = &device, .num_threads = 1}, .device = index};
     q->base.scratch.allocator = &device.own;
     gpu_error error = gpuSetDevice(index);
     if (error == gpuSuccess) error = gpu_compute_capability(&capability, index);
+    if (error == gpuSuccess) error = gpu_architecture(architecture, sizeof architecture, index);
     enum status st = check_capability(capability, index);
+    if (!st) st = check_architecture(architecture, index);
     if (error == gpuSuccess && !st) error = gpuStreamCreate(&q->stream);
     if (error != gpuSuccess || st) free(q);
     if (error != gpuSuccess)

@@ -32,3 +32,8 @@ static inline gpu_stream gpu_stream_of(const struct queue *queue)
 {
     return ((const struct gpu_queue *)queue)->stream;
 }
+
+/* Whether flags of hipcc, such as "--offload-arch=gfx90a --offload-arch=gfx942", generate code for
+ * an architecture that gpu_architecture names.  True where they do not tell: "native" or a generic
+ * one. */
+bool GPU_NAME(has_code)(const char *flags, const char *architecture);

@@ -185,6 +185,21 @@ static inline gpu_error gpu_compute_capability(int *out, int device)
 #endif
 }
 
+/* AMD's name of the architecture, such as gfx90a:sramecc+:xnack-; empty for other devices. */
+static inline gpu_error gpu_architecture(char *to, size_t bytes, int device)
+{
+    *to = 0;
+#if defined(GPU_HIP)
+    gpu_properties properties;
+    gpu_error error = hipGetDeviceProperties(&properties, device);
+    if (error == gpuSuccess) snprintf(to, bytes, "%s", properties.gcnArchName);
+    return error;
+#else
+    (void)bytes, (void)device;
+    return gpuSuccess;
+#endif
+}
+
 static inline gpu_error gpu_multiprocessors(int *out, int device)
 {
 #if defined(GPU_CUDA) || defined(GPU_HIP)

@@ -1,16 +1,17 @@
 # toolkit.mk -- finds CUDA or HIP, NCCL or RCCL, and lists the sources that they add.
 # SPDX-License-Identifier: Apache-2.0
 
-# CUDA=1 (the toolkit of the nvcc on PATH; CUDA=folder: another one) or HIP=1 (hipcc) adds the GPU
-# backend to the program.  The tests run it on an emulator, which needs only a C++ compiler.
+# CUDA=1 (the toolkit of the nvcc on PATH; CUDA=folder: another one) or HIP=1 (ROCm of ROCM_PATH or
+# of the hipcc on PATH; HIP=folder: another one) adds the GPU backend to the program.  The tests run
+# it on an emulator, which needs only a C++ compiler.
 comma     := ,
 CXX       ?= g++
-HIP_ARCH  ?= --offload-arch=gfx90a
-HIPCC     ?= hipcc
+# The folder above that of a compiler; empty if the compiler is not installed.
+home       = $(realpath $(addsuffix ..,$(dir $(realpath $(shell command -v $(firstword $(1)))))))
 ifneq ($(filter-out 0,$(CUDA)),)
 GPU       := cuda
 NVCC      ?= $(if $(wildcard $(CUDA)/bin/nvcc),$(CUDA)/bin/nvcc,nvcc)
-CUDA_HOME := $(realpath $(dir $(realpath $(shell command -v $(NVCC))))..)
+CUDA_HOME := $(call home,$(NVCC))
 ifeq ($(CUDA_HOME),)
 $(error CUDA=1 requires nvcc on PATH, or CUDA=folder of a toolkit; see docs/install.md)
 endif
@@ -39,14 +40,39 @@ GPU_CC     = $(NVCC) -std=c++17 -O3 $(CUDA_ARCH) $(LINE_INFO) $(NVCC_FLAGS) -DGP
     -Xcompiler -Wall,-fPIE,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics
 else ifneq ($(filter-out 0,$(HIP)),)
 GPU       := hip
-GPU_FLAGS := -DGPU_HIP -D__HIP_PLATFORM_AMD__ $(addprefix -isystem ,$(HIP_INCLUDE))
-GPU_LIBS   = -lamdhip64
+HIPCC     ?= $(firstword $(wildcard $(addsuffix /bin/hipcc,$(HIP) $(ROCM_PATH))) hipcc)
+HIP_HOME  := $(firstword $(foreach dir,$(HIP) $(ROCM_PATH) $(call home,$(HIPCC)),\
+                 $(if $(wildcard $(dir)/include/hip/hip_runtime.h),$(realpath $(dir)))))
+ifeq ($(HIP_HOME),)
+$(error HIP=1 requires hipcc on PATH, or HIP=folder of ROCm; see docs/install.md)
+endif
+# ROCm is in a folder of its own, Debian's packages are in /usr, where compilers search anyway.
+HIP_DIR   := $(filter-out /usr,$(HIP_HOME))
+# Code for MI210 and MI250X, MI300A and MI300X, MI350X and MI355X, as far as hipcc supports them.
+ifndef HIP_ARCH
+TRY_KIND   = $(HIPCC) -$(hash)$(hash)$(hash) -x hip --offload-arch=$(kind) -c /dev/null
+HIP_ARCH  := $(or $(strip $(foreach kind,gfx90a gfx942 gfx950,\
+                 $(if $(shell $(TRY_KIND) 2>&1 | grep 'error:'),,--offload-arch=$(kind)))),\
+                 --offload-arch=gfx90a)
+endif
+GPU_FLAGS := -DGPU_HIP -D__HIP_PLATFORM_AMD__ $(HIP_DIR:%=-isystem %/include) \
+    -DGPU_ARCH='"$(strip $(HIP_ARCH))"'
+GPU_LIBS   = $(HIP_DIR:%=-L%/lib) -lamdhip64
+GPU_PATHS  = $(HIP_DIR:%=%/lib)
 GPU_CC     = $(HIPCC) -x hip -std=c++17 -O3 $(HIP_ARCH) -Wall -fPIE -DGPU_HIP
 endif
 # NCCL's or RCCL's header is optional: NCCL=0 leaves the library out.
+ifneq ($(and $(GPU),$(filter-out 0,$(or $(NCCL),1))),)
 NCCL_HEADER := $(if $(filter hip,$(GPU)),rccl/rccl.h,nccl.h)
-NCCL_FOUND   = $(call finds,$(NCCL_HEADER),$(GPU_FLAGS))
-HAS_NCCL    := $(if $(and $(GPU),$(filter-out 0,$(or $(NCCL),1)),$(NCCL_FOUND)),1,0)
+NCCL_ERROR  := $(shell echo '$(hash)include <$(NCCL_HEADER)>' | \
+                   $(CC) -E -xc $(GPU_FLAGS) $(EXTRA) - 2>&1 >/dev/null | grep -m1 'error:')
+ifneq ($(NCCL_ERROR),)
+$(info building without NCCL or RCCL (NCCL=0): $(NCCL_ERROR))
+endif
+HAS_NCCL    := $(if $(NCCL_ERROR),0,1)
+else
+HAS_NCCL    := 0
+endif
 
 # The vendors' libraries belong to one runtime each; the emulator is only for tests.
 VENDOR      := src/backends/gpu/vendor

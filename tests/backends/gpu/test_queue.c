@@ -57,6 +57,19 @@ TEST(gpu_queue_zeroes_every_byte_of_large_pinned_memory)
     gpu_emu32_close(queue);
 }
 
+TEST(flags_of_hipcc_tell_for_which_architectures_a_program_has_code)
+{
+    static const char two[] = "--offload-arch=gfx90a --offload-arch=gfx942:xnack- -g";
+    CHECK(gpu_emu32_has_code(two, "gfx90a:sramecc+:xnack-"));
+    CHECK(gpu_emu32_has_code(two, "gfx942:sramecc+:xnack-"));
+    CHECK(gpu_emu32_has_code("--offload-arch=gfx90a,gfx950", "gfx950"));
+    CHECK(!gpu_emu32_has_code(two, "gfx950:sramecc+"));
+    CHECK(!gpu_emu32_has_code(two, "gfx90:xnack-") && !gpu_emu32_has_code(two, "gfx1100"));
+    CHECK(gpu_emu32_has_code("--offload-arch=native", "gfx950"));
+    CHECK(gpu_emu32_has_code("--offload-arch=gfx9-4-generic", "gfx942"));
+    CHECK(gpu_emu32_has_code("", ""));
+}
+
 TEST(opening_a_missing_gpu_fails)
 {
     struct queue *queue;
