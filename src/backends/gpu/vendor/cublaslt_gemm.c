@@ -252,13 +252,12 @@ void GPU_NAME(gemm_close)(struct queue *queue)
 
 /* ---- running a GEMM ---- */
 
-enum status cublaslt_run(const struct cublaslt *c, const struct cublaslt_call *call,
-                         struct queue *queue)
+static enum status run_matmul(const struct cublaslt *c, const struct cublaslt_call *call,
+                              struct queue *queue)
 {
     const struct cublaslt_matmul *m = call->matmul;
     const struct gemm *g = &m->gemm;
     const struct gemm_io *io = call->io;
-    size_t mark = arena_mark(&queue->scratch);
     struct gemm_factors on_host = {1, g->accumulate ? 1 : 0}, *factors = &on_host;
     if (g->scaled && is_fp8(g)) {
         TRY(set_scales(m, &io->b_scale->inverse, &io->a_scale->inverse));
@@ -270,8 +269,16 @@ enum status cublaslt_run(const struct cublaslt *c, const struct cublaslt_call *c
                                 m->second, &factors->beta, io->d ? io->d : io->c, m->result, io->c,
                                 m->result, call->algorithm, call->workspace, call->workspace_bytes,
                                 gpu_stream_of(queue)));
-    arena_reset(&queue->scratch, mark);
     return STATUS_OK;
+}
+
+enum status cublaslt_run(const struct cublaslt *c, const struct cublaslt_call *call,
+                         struct queue *queue)
+{
+    size_t mark = arena_mark(&queue->scratch);
+    enum status st = run_matmul(c, call, queue);
+    arena_reset(&queue->scratch, mark); /* the tuner continues after a failure */
+    return st;
 }
 
 /* The largest power of two, up to MAX_ALIGNMENT, that divides every operand's address. */

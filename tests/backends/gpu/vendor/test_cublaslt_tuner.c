@@ -72,10 +72,10 @@ TEST(gemms_that_leave_multiprocessors_have_entries_of_their_own)
 #if !defined(GPU_CUDA)
 #include "backends/gpu/vendor/stub_cublaslt.h"
 
-/* One GEMM after a sizing pass. */
-static void size_and_run_with(const struct tuning_files *files)
+/* One GEMM after a sizing pass; scaled: with factors in scratch, as of FP8 values kept as bf16. */
+static void size_and_run_gemm(const struct tuning_files *files, bool scaled)
 {
-    struct gemm g = {16, 16, 16, .a = GEMM_BF16, .b = GEMM_BF16, .out = BF16};
+    struct gemm g = {16, 16, 16, .a = GEMM_BF16, .b = GEMM_BF16, .out = BF16, .scaled = scaled};
     struct queue *queue;
     void *at;
     CHECK_STATUS(OK, GPU_NAME(open)(&queue, 0));
@@ -86,13 +86,20 @@ static void size_and_run_with(const struct tuning_files *files)
     size_t scratch = queue->scratch.peak;
     CHECK_STATUS(OK, arena_init(&queue->scratch, scratch, queue_device_allocator(queue)));
     CHECK_STATUS(OK, queue_device_allocator(queue)->alloc(4096, &at));
-    struct gemm_io io = {.a = at, .b = (char *)at + 1024, .c = (char *)at + 2048};
+    const struct float8_scale *scale = (const void *)((char *)at + 3072);
+    struct gemm_io io = {.a = at,
+                         .b = (char *)at + 1024,
+                         .c = (char *)at + 2048,
+                         .a_scale = scale,
+                         .b_scale = scale};
     CHECK_STATUS(OK, GPU_NAME(gemm)(&g, &io, queue));
     CHECK_STATUS(OK, queue_wait(queue));
     queue_device_allocator(queue)->free(at, 4096);
     GPU_NAME(gemm_close)(queue);
     GPU_NAME(close)(queue);
 }
+
+static void size_and_run_with(const struct tuning_files *files) { size_and_run_gemm(files, false); }
 
 static void size_and_run(const char *path)
 {
@@ -214,6 +221,16 @@ TEST(an_algorithm_that_fails_during_timing_is_dropped)
     size_and_run(path);
     CHECK(stub_cublaslt.ran[0] == before.ran[0]);
     CHECK(stub_cublaslt.ran[1] + stub_cublaslt.ran[2] == runs[0] + runs[1] + 1);
+}
+
+TEST(a_scaled_algorithm_that_fails_during_timing_leaves_its_scratch_to_the_next)
+{
+    const char *path = test_path(test_folder(), "gemm.json");
+    struct stub_cublaslt before = stub_cublaslt;
+    stub_cublaslt_break(true);
+    size_and_run_gemm(&(struct tuning_files){.path = path, .measures = true}, true);
+    stub_cublaslt_break(false);
+    CHECK(entries(path) == 1 && stub_cublaslt.failed == before.failed + 1);
 }
 
 /* Entries that are not hexadecimal, or that the library rejects, are timed again. */
