@@ -6,16 +6,17 @@
 #include "base/rng.h"
 #include "base/text.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* With documents cuDNN's graph has room for three sequences (cudnn_attention.c): one is empty. */
-enum { T = 512, H = 2, K = 64, Q_ELEMENTS = T * H * K, KV_ELEMENTS = T * K };
+enum { T = 512, H = 2 };
 enum { FIRST_DOCUMENT = 100, WINDOW = 150 /* tokens */ };
 /* Of the largest magnitude.  bf16 has steps of 0.4 %, and both sides round the probs. */
 static const float TOLERANCE = 0.04f;
 
-static struct attention shape_of(struct attention_masks masks)
+static struct attention shape_of(struct attention_masks masks, int K)
 {
     return (struct attention){.B = 1,
                               .T = T,
@@ -23,9 +24,9 @@ static struct attention shape_of(struct attention_masks masks)
                               .H = H,
                               .G = 1,
                               .K = K,
-                              .q_stride = H * K,
-                              .kv_stride = K,
-                              .scale = 0.125f,
+                              .q_stride = H * (size_t)K,
+                              .kv_stride = (size_t)K,
+                              .scale = 1 / sqrtf((float)K),
                               .causal = true,
                               .window = masks.window ? WINDOW : 0,
                               .dtype = BF16};
@@ -46,6 +47,10 @@ struct attention_rig {
     bool has_backward; /* the library computes it, too */
 };
 
+static size_t kv_elements(const struct attention_rig *r) { return (size_t)T * (size_t)r->shape.K; }
+
+static size_t q_elements(const struct attention_rig *r) { return H * kv_elements(r); }
+
 static bf16 *alloc(struct attention_rig *r, size_t elements)
 {
     return arena_alloc(&r->memory, elements, sizeof(bf16));
@@ -53,18 +58,19 @@ static bf16 *alloc(struct attention_rig *r, size_t elements)
 
 static void alloc_results(struct attention_rig *r, struct attention_results *x)
 {
-    x->out = alloc(r, Q_ELEMENTS), x->dq = alloc(r, Q_ELEMENTS);
-    x->dk = alloc(r, KV_ELEMENTS), x->dv = alloc(r, KV_ELEMENTS);
+    x->out = alloc(r, q_elements(r)), x->dq = alloc(r, q_elements(r));
+    x->dk = alloc(r, kv_elements(r)), x->dv = alloc(r, kv_elements(r));
     x->lse = arena_alloc(&r->memory, H * T, sizeof *x->lse);
 }
 
 static enum status fill(struct attention_rig *r, bf16 *to, size_t elements, uint64_t which)
 {
-    bf16 host[Q_ELEMENTS];
+    bf16 *host = heap(elements * sizeof *host);
     for (size_t i = 0; i < elements; i++)
         host[i] = bf16_from_f32((float)rng_normal(0, RNG_TEST, which, i));
-    TRY(queue_copy(&r->queue.base, to, host, elements * sizeof *host));
-    return STATUS_OK;
+    enum status st = queue_copy(&r->queue.base, to, host, elements * sizeof *host);
+    free(host);
+    return st;
 }
 
 static struct attention_fwd forward_of(const struct attention_rig *r,
@@ -131,13 +137,13 @@ static enum status check_difference(const char *name, const float *theirs, const
 static enum status compare_bf16(struct attention_rig *r, const char *name, const bf16 *theirs,
                                 const bf16 *ours, size_t count)
 {
-    bf16 bits[2][Q_ELEMENTS];
+    bf16 *bits = heap(2 * count * sizeof *bits);
     float *values = heap(2 * count * sizeof *values);
-    enum status st = queue_copy(&r->queue.base, bits[0], theirs, count * sizeof(bf16));
-    if (!st) st = queue_copy(&r->queue.base, bits[1], ours, count * sizeof(bf16));
-    for (size_t i = 0; i < 2 * count; i++) values[i] = bf16_to_f32(bits[i / count][i % count]);
+    enum status st = queue_copy(&r->queue.base, bits, theirs, count * sizeof *bits);
+    if (!st) st = queue_copy(&r->queue.base, bits + count, ours, count * sizeof *bits);
+    for (size_t i = 0; !st && i < 2 * count; i++) values[i] = bf16_to_f32(bits[i]);
     if (!st) st = check_difference(name, values, values + count, count);
-    free(values);
+    free(bits), free(values);
     return st;
 }
 
@@ -145,22 +151,22 @@ static enum status compare(struct attention_rig *r)
 {
     const struct attention_results *a = &r->theirs, *b = &r->ours;
     float lse[2][H * T];
-    TRY(compare_bf16(r, "the output", a->out, b->out, Q_ELEMENTS));
+    TRY(compare_bf16(r, "the output", a->out, b->out, q_elements(r)));
     TRY(queue_copy(&r->queue.base, lse[0], a->lse, sizeof lse[0]));
     TRY(queue_copy(&r->queue.base, lse[1], b->lse, sizeof lse[1]));
     TRY(check_difference("the log-sum-exp", lse[0], lse[1], H * T));
     if (!r->has_backward) return STATUS_OK; /* our own kernel computes it */
-    TRY(compare_bf16(r, "dq", a->dq, b->dq, Q_ELEMENTS));
-    TRY(compare_bf16(r, "dk", a->dk, b->dk, KV_ELEMENTS));
-    TRY(compare_bf16(r, "dv", a->dv, b->dv, KV_ELEMENTS));
+    TRY(compare_bf16(r, "dq", a->dq, b->dq, q_elements(r)));
+    TRY(compare_bf16(r, "dk", a->dk, b->dk, kv_elements(r)));
+    TRY(compare_bf16(r, "dv", a->dv, b->dv, kv_elements(r)));
     return STATUS_OK;
 }
 
 /* Without memory it only adds up sizes. */
 static void alloc_buffers(struct attention_rig *r)
 {
-    r->q = alloc(r, Q_ELEMENTS), r->dout = alloc(r, Q_ELEMENTS);
-    r->k = alloc(r, KV_ELEMENTS), r->v = alloc(r, KV_ELEMENTS);
+    r->q = alloc(r, q_elements(r)), r->dout = alloc(r, q_elements(r));
+    r->k = alloc(r, kv_elements(r)), r->v = alloc(r, kv_elements(r));
     alloc_results(r, &r->theirs), alloc_results(r, &r->ours);
 }
 
@@ -206,18 +212,20 @@ static enum status open_memory(const struct attention_library *l, struct attenti
 }
 
 enum status GPU_NAME(attention_check)(const struct attention_library *l,
-                                      struct attention_masks masks, struct queue *queue)
+                                      struct attention_masks masks, int head_size,
+                                      struct queue *queue)
 {
-    struct attention_rig r = {.queue = *(const struct gpu_queue *)queue, .shape = shape_of(masks)};
+    struct attention_rig r = {.queue = *(const struct gpu_queue *)queue,
+                              .shape = shape_of(masks, head_size)};
     enum status st = STATUS_OK;
     r.queue.base.scratch = (struct arena){.allocator = queue_device_allocator(queue)};
     r.queue.base.trace = NULL;
     if (masks.documents) TRY_OUT(make_documents(&r));
     TRY_OUT(open_memory(l, &r));
-    TRY_OUT(fill(&r, r.q, Q_ELEMENTS, 0));
-    TRY_OUT(fill(&r, r.k, KV_ELEMENTS, 1));
-    TRY_OUT(fill(&r, r.v, KV_ELEMENTS, 2));
-    TRY_OUT(fill(&r, r.dout, Q_ELEMENTS, 3));
+    TRY_OUT(fill(&r, r.q, q_elements(&r), 0));
+    TRY_OUT(fill(&r, r.k, kv_elements(&r), 1));
+    TRY_OUT(fill(&r, r.v, kv_elements(&r), 2));
+    TRY_OUT(fill(&r, r.dout, q_elements(&r), 3));
     TRY_OUT(run(l, &r));
     TRY_OUT(compare(&r));
 out:

@@ -22,8 +22,9 @@ struct attention_masks {
     bool documents, window;
 };
 
-/* Forward of one causal row in bf16, of two documents or with a sliding window as `masks` says, and
- * backward if the library computes that.  UNSUPPORTED: it has no forward, or its results differ.
- * MEMORY: not enough device memory. */
+/* Forward of one causal row in bf16, with two heads of head_size elements, of two documents or with
+ * a sliding window as `masks` says, and backward if the library computes that.  UNSUPPORTED: it has
+ * no forward, or its results differ.  MEMORY: not enough device memory. */
 enum status GPU_NAME(attention_check)(const struct attention_library *l,
-                                      struct attention_masks masks, struct queue *queue);
+                                      struct attention_masks masks, int head_size,
+                                      struct queue *queue);

@@ -19,7 +19,8 @@ enum mistake {
     EXPECTS_ZEROS,
     NO_MASK,
     NO_WINDOW,
-    SHORT_WINDOW
+    SHORT_WINDOW,
+    WRONG_IN_LARGE_HEADS
 };
 
 static enum status forward(void *context, const struct attention *a, const struct attention_fwd *io,
@@ -28,7 +29,7 @@ static enum status forward(void *context, const struct attention *a, const struc
     const enum mistake *m = context;
     struct attention other = *a;
     struct attention_fwd buffers = *io;
-    if (*m == OTHER_SCALE) other.scale *= 1.5f;
+    if (*m == OTHER_SCALE || (*m == WRONG_IN_LARGE_HEADS && a->K > 64)) other.scale *= 1.5f;
     if (*m == NO_WINDOW) other.window = 0;
     if (*m == SHORT_WINDOW && other.window) other.window--;
     if (*m == NO_MASK) buffers.start_BT = buffers.end_BT = NULL;
@@ -62,15 +63,20 @@ static enum status backward(void *context, const struct attention *a,
     return STATUS_OK;
 }
 
-static enum status check_masks(enum mistake m, struct attention_masks masks)
+static enum status check_heads(enum mistake m, struct attention_masks masks, int head_size)
 {
     struct attention_library library = {&m, forward, backward};
     struct queue *queue;
     CHECK_STATUS(OK, GPU_NAME(open)(&queue, 0));
-    enum status st = GPU_NAME(attention_check)(&library, masks, queue);
+    enum status st = GPU_NAME(attention_check)(&library, masks, head_size, queue);
     CHECK(!queue->scratch.base && !queue->sizing);
     GPU_NAME(close)(queue);
     return st;
+}
+
+static enum status check_masks(enum mistake m, struct attention_masks masks)
+{
+    return check_heads(m, masks, 64);
 }
 
 static enum status check(enum mistake m) { return check_masks(m, (struct attention_masks){0}); }
@@ -84,6 +90,13 @@ TEST(a_library_that_matches_our_kernels_passes)
     CHECK_STATUS(OK, check_masks(NONE, documents));
     CHECK_STATUS(OK, check_masks(NONE, window));
     CHECK_STATUS(OK, check_masks(NONE, both));
+}
+
+TEST(a_library_is_checked_with_heads_of_the_size_that_is_used)
+{
+    CHECK_STATUS(OK, check_heads(WRONG_IN_LARGE_HEADS, both, 64));
+    CHECK_STATUS(UNSUPPORTED, check_heads(WRONG_IN_LARGE_HEADS, both, 128));
+    CHECK_STATUS(OK, check_heads(NONE, both, 128));
 }
 
 TEST(a_library_that_ignores_documents_fails)

@@ -19,6 +19,7 @@ enum { MIN_VERSION = 91100 }; /* wrong backward results in 9.10 */
 struct cudnn_attention {
     struct cudnn_attention_plans plans; /* without a handle, these cannot run */
     bool has_too_many;                  /* documents, which has been logged */
+    int head_size;                      /* of checks */
     bool has_checked[2][2];             /* masks [with documents][with a window] */
 };
 
@@ -136,14 +137,15 @@ static enum status compare_with_own_kernels(struct cudnn_attention *c, struct at
 {
     struct attention_library library = {c, check_forward, check_backward};
     c->plans.is_quiet = true;
-    enum status st = gpu_attention_check(&library, masks, queue);
+    enum status st = gpu_attention_check(&library, masks, c->head_size, queue);
     c->plans.is_quiet = false;
     if (st) status_prefix(st, "cuDNN %zu fails a self-test", c->plans.version);
     return st;
 }
 
-enum status cudnn_attention_check(struct cudnn_attention *c, struct queue *queue)
+enum status cudnn_attention_check(struct cudnn_attention *c, int head_size, struct queue *queue)
 {
+    c->head_size = head_size;
     c->has_checked[false][false] = true;
     return compare_with_own_kernels(c, (struct attention_masks){0}, queue);
 }

@@ -41,7 +41,7 @@ void cudnn_attention_limit(struct cudnn_attention *c, size_t max_bytes);
 /* Compares its results with those of our own kernels (attention_check.h), in about a second.
  * UNSUPPORTED: cuDNN compiles no graph, for example because it does not find NVRTC, or the results
  * differ. */
-enum status cudnn_attention_check(struct cudnn_attention *c, struct queue *queue);
+enum status cudnn_attention_check(struct cudnn_attention *c, int head_size, struct queue *queue);
 /* The first time compares attention with these masks, too, if cuDNN has them for this device; if
  * that fails, logs a warning and leaves it to our own kernels from then on.
  * DEVICE: the device fails. */
