@@ -10,7 +10,8 @@
 
 enum {
     MIN_VERSION_VARLEN = 91800, /* NaN with several sequence lengths before */
-    /* Transformer Engine excludes a deterministic backward before, its front end before 9.18.0. */
+    /* Transformer Engine excludes a deterministic backward before on 10.x (its front end before
+     * 9.18.0), and everything before on 12.x, where it excludes a deterministic backward always. */
     MIN_VERSION_BLACKWELL = 91801,
     /* Its front end excludes a packed log-sum-exp on 8.x and 12.x, although engines accept it. */
     MIN_CAPABILITY_VARLEN = 90,
@@ -44,12 +45,17 @@ static bool supports_shape(const struct attention *a)
     return a->q_stride % 8 == 0 && a->kv_stride % 8 == 0; /* rows are aligned to 16 bytes */
 }
 
+static bool supports_gpu(const struct cudnn_attention_plans *c, bool backward)
+{
+    bool is_fixed = backward && c->deterministic, is_old = c->version < MIN_VERSION_BLACKWELL;
+    if (c->capability / 10 == 10) return !(is_fixed && is_old);
+    if (c->capability / 10 == 12) return !is_fixed && !is_old;
+    return true;
+}
+
 static bool is_supported(const struct cudnn_attention_plans *c, const struct sdpa_key *key)
 {
-    bool is_blackwell = c->capability / 10 == 10;
-    if (!supports_shape(&key->shape)) return false;
-    if (is_blackwell && key->backward && c->deterministic && c->version < MIN_VERSION_BLACKWELL)
-        return false;
+    if (!supports_shape(&key->shape) || !supports_gpu(c, key->backward)) return false;
     if (key->varlen && !cudnn_attention_plans_has_varlen(c)) return false;
     return !c->rejects[key->varlen][key->shape.window > 0];
 }

@@ -82,6 +82,20 @@ TEST(early_versions_have_no_deterministic_backward_on_blackwell)
     CHECK(!cudnn_attention_plans_find(&c, &key, true) && !c.newest);
 }
 
+TEST(geforce_blackwell_has_no_deterministic_backward_and_no_plan_of_early_versions)
+{
+    struct sdpa_key forward = key_of(1, 256, false), backward = key_of(1, 256, true);
+    struct cudnn_attention_plans old = {.version = 91800, .capability = 120};
+    CHECK(!cudnn_attention_plans_find(&old, &forward, true) && !old.newest);
+    skip_before_cudnn_9_18_1();
+    struct cudnn_attention_plans c = open_plans(120, true, (size_t)1 << 30);
+    CHECK(!cudnn_attention_plans_find(&c, &backward, true) && !c.newest);
+    CHECK(cudnn_attention_plans_find(&c, &forward, true));
+    c.deterministic = false;
+    CHECK(cudnn_attention_plans_find(&c, &backward, true));
+    close_plans(&c);
+}
+
 /* dk and dv of every query head in f32: 8 bytes per token and element of a head. */
 TEST(engine_without_ds_keeps_to_the_limit_that_is_set)
 {
