@@ -126,6 +126,28 @@ TEST(a_gpu_pack_requires_the_gpu_also_where_only_it_has_the_libraries_of_its_pro
     CHECK(shell(needs_libraries, test_folder(), NULL, NULL) == 0);
 }
 
+/* A program in place of the pack's, on one of the two dies of an MI250X. */
+static const char without_nvidia_smi[] =
+    "cd \"$1\" && mkdir -p from/bin bare path && cp \"$OLDPWD/tools/gpu\" bare/one.sh\n"
+    "cat >from/bin/llamero <<'end'\n"
+    "#!/bin/sh\n"
+    "case $1 in\n"
+    "--version) echo 'GPU        hip, libraries' ;;\n"
+    "doctor) echo 'ok    gpu             AMD Instinct MI250X, 63.98 GiB, 63.90 GiB free' ;;\n"
+    "*) echo \"$@\" ;;\n"
+    "esac\n"
+    "end\n"
+    "printf '#!/bin/sh\\nexit 9\\n' >path/nvidia-smi\n"
+    "chmod +x from/bin/llamero path/nvidia-smi\n"
+    "tar -C from -cJf bare/pack.tar.xz . && PATH=$PWD/path:$PATH || exit\n"
+    "sh bare/one.sh -t 300 found machine bench-8b # its machine has no gpu_check\n"
+    "grep -q 'model.n_layers=8 ' found.logs/bench-8b.log\n";
+
+TEST(the_benchmark_of_8b_takes_fewer_blocks_on_a_small_gpu_without_nvidia_smi)
+{
+    CHECK(shell(without_nvidia_smi, test_folder(), NULL, NULL) == 0);
+}
+
 /* A program in place of the pack's that finds no GPU. */
 static const char finds_no_gpu[] =
     "cd \"$1\" && mkdir -p from/bin bare && cp \"$OLDPWD/tools/gpu\" bare/one.sh\n"
