@@ -186,10 +186,10 @@ static void *end_communicators(void *context)
 {
     struct ending *e = context;
     (void)side_stream_set_device(e->queue); /* the library restores this thread's device */
-    if (e->aborts) (void)ncclGroupStart();
+    (void)ncclGroupStart();
     for (size_t i = 0; i < e->count; i++)
         (void)(e->aborts ? ncclCommAbort(e->comms[i]) : ncclCommDestroy(e->comms[i]));
-    if (e->aborts) (void)ncclGroupEnd();
+    (void)ncclGroupEnd();
     pthread_mutex_lock(&e->lock);
     bool is_left = e->is_left;
     e->is_over = true;
@@ -242,10 +242,12 @@ static bool end_all(struct communicator *const *all, size_t count, bool aborts)
     return is_over;
 }
 
-bool communicator_close(struct communicator *c)
+bool communicator_close(struct communicator *c) { return communicator_close_all(&c, 1); }
+
+bool communicator_close_all(struct communicator *const *all, size_t count)
 {
-    bool is_over = end_all(&c, 1, false);
-    side_stream_close(&c->stream);
+    bool is_over = end_all(all, count, false);
+    for (size_t i = 0; i < count; i++) side_stream_close(&all[i]->stream);
     return is_over;
 }
 

@@ -65,17 +65,21 @@ enum status communicator_open(struct communicator_opening *o);
 void communicator_cancel(struct communicator_opening *o);
 /* Closing and aborting wait until all ranks of the host do the same: their proxy threads end
  * together (NCCL's user guide: ncclCommDestroy is an intra-node collective call).  A rank that has
- * failed may be the only one, so they wait for at most close_s (abort_all: that of the
+ * failed may be the only one, so they wait for at most close_s (close_all, abort_all: that of the
  * first); false: after that the library's call continues in the background, until the process ends.
  *
  * close     Waits for the transfers that were issued, unless the communicator was aborted.
+ * close_all Closes them together, in a group call, which has a thread for each.  One by one, two
+ *           ranks that begin with different communicators would wait for each other.
  * leave     Frees what is not the library's, without waiting.
  * abort     Ends all its transfers, and waits until the device is idle.
  * abort_all Aborts them together, in a group call: one by one, the first may wait for the transfers
- *           of the next forever (github.com/NVIDIA/nccl/issues/1013).  Needs the versions
- *           that nccl_load requires. */
+ *           of the next forever (github.com/NVIDIA/nccl/issues/1013).
+ *
+ * These group calls need the versions that nccl_load requires. */
 enum { COMMUNICATOR_CLOSE_S = 10 };
 bool communicator_close(struct communicator *c);
+bool communicator_close_all(struct communicator *const *all, size_t count);
 void communicator_leave(struct communicator *c);
 bool communicator_abort(struct communicator *c);
 bool communicator_abort_all(struct communicator *const *all, size_t count);
@@ -89,6 +93,8 @@ enum status communicator_group_start(void), communicator_group_end(enum status i
 /* An error that occurred since, in the background. */
 enum status communicator_async_error(const struct communicator *c);
 
-/* User buffer registration: the library moves data in this memory without copying it. */
+/* User buffer registration: between nodes the library moves data in this memory without copying
+ * it, if the network supports that.  Within a node NCCL since 2.24 does so for memory of
+ * ncclMemAlloc, for that of cudaMalloc only with NCCL_LEGACY_CUDA_REGISTER=1 (p2p.cc). */
 enum status communicator_register(struct communicator *c, void *at, size_t bytes, void **handle);
 void communicator_deregister(struct communicator *c, void *handle);

@@ -200,17 +200,6 @@ static void count_communicator(struct nccl *n, const struct communicator *c, int
     n->num_communicators += by, n->num_side_streams += c->is_on_queue ? 0 : by;
 }
 
-static void close_communicator(struct nccl_group *g, struct communicator *c)
-{
-    if (!c->handle && !c->stream.handle) return;
-    watchdog_remove(g->n->watchdog, c);
-    count_communicator(g->n, c, -1);
-    if (g->n->leaves)
-        communicator_leave(c);
-    else
-        g->n->leaves = !communicator_close(c);
-}
-
 /* After a failure the abort of the communicator does it.  The watchdog does not abort meanwhile. */
 static void deregister(struct nccl_group *g, struct nccl_buffer **at)
 {
@@ -247,17 +236,36 @@ static enum status register_memory(const struct comm *c, void *at, size_t bytes)
     return STATUS_OK;
 }
 
+static void close_communicators(struct nccl *n, struct communicator **all, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        watchdog_remove(n->watchdog, all[i]);
+        count_communicator(n, all[i], -1);
+    }
+    if (n->leaves)
+        for (size_t i = 0; i < count; i++) communicator_leave(all[i]);
+    else
+        n->leaves = !communicator_close_all(all, count);
+}
+
+/* Closes its own communicator and those of its channels together: ranks list channels in different
+ * orders. */
 static void release(struct comm *c)
 {
     struct nccl_group *g = group_of(c);
+    size_t num_channels = 0, count = 0;
     while (g->buffers) deregister(g, &g->buffers);
+    for (struct p2p_channel *i = g->channels; i; i = i->next) num_channels++;
+    struct communicator **open = heap((num_channels + 1) * sizeof(struct communicator *));
+    for (struct p2p_channel *i = g->channels; i; i = i->next) open[count++] = &i->communicator;
+    if (g->communicator.handle || g->communicator.stream.handle) open[count++] = &g->communicator;
+    close_communicators(g->n, open, count);
     for (struct p2p_channel *i = g->channels, *next; i; i = next) {
         next = i->next;
-        close_communicator(g, &i->communicator);
-        g->n->num_channels--;
         free(i);
     }
-    close_communicator(g, &g->communicator);
+    g->n->num_channels -= (int)num_channels;
+    free(open);
     comm_release(&g->host);
     free(g);
 }

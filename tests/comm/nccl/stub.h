@@ -2,7 +2,8 @@
  * communicator meet in this process.  They have the real ones' awkward properties: work of a stream
  * runs in order, a send lasts until it is received, the first message of a communicator, its first
  * all-reduce and its first other collective block the host until all ranks make theirs, no rank
- * learns that another is gone, and aborting a communicator waits until its device is idle. */
+ * learns that another is gone, destroying a communicator waits until all its ranks destroy or abort
+ * theirs, and aborting one waits until its device is idle. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -35,7 +35,7 @@ enum connection { P2P, RING, TREES, CONNECTIONS }; /* TREES: for all-reduces */
 /* What the ranks of a communicator share. */
 struct shared {
     uint64_t id;
-    int size, joined, users;
+    int size, joined, users, ending; /* ending: ranks that have begun to destroy or abort theirs */
     int connected[CONNECTIONS];
     struct meeting *meetings;
     struct letter *letters; /* oldest first */
@@ -48,7 +48,7 @@ struct ncclComm {
     uint64_t number;               /* of the next collective */
     bool is_connected[CONNECTIONS], is_aborted;
     pthread_t device; /* the thread that opened it stands for its device */
-    struct ncclComm *next, *next_aborted;
+    struct ncclComm *next, *next_ending;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -57,7 +57,7 @@ static struct shared *all_shared;
 static struct ncclComm *all_comms;
 static uint64_t last_id;
 static struct stub_counts counts;
-static int broken_rank = -1;
+static int broken_rank = -1, blocks_destroy;
 static const char *broken_error = "";
 
 static void lock_stub(void) { pthread_mutex_lock(&lock); }
@@ -285,7 +285,7 @@ static __thread struct {
     int depth;
     struct task *tasks;
     struct joining *joinings;
-    ncclComm_t aborted;
+    ncclComm_t ending; /* destroyed or aborted */
 } group;
 
 static struct shared *find_shared(uint64_t id, int size)
@@ -396,23 +396,32 @@ void stub_await_idle(void)
     unlock_stub();
 }
 
-/* NCCL frees device memory, for which CUDA waits until the device is idle. */
-static void release_aborted(void)
+/* NCCL frees device memory, for which CUDA waits until the device is idle.  Its proxy threads wait
+ * for those of the host's other ranks (npeers in proxy.cc), unless the communicator is aborted. */
+static bool can_release(ncclComm_t c)
+{
+    bool can = c->is_aborted ? is_idle(c->device) : !c->pending && c->s->ending == c->s->joined;
+    return can && !blocks_destroy;
+}
+
+static void release_ending(void)
 {
     lock_stub();
-    for (ncclComm_t c = group.aborted, next; c; c = next) {
-        next = c->next_aborted;
-        while (!is_idle(c->device)) await();
+    for (ncclComm_t c = group.ending; c; c = c->next_ending) c->s->ending++;
+    pthread_cond_broadcast(&changed);
+    for (ncclComm_t c = group.ending, next; c; c = next) {
+        next = c->next_ending;
+        while (!can_release(c)) await();
         release_comm(c);
     }
-    group.aborted = NULL;
+    group.ending = NULL;
     unlock_stub();
 }
 
 static ncclResult_t flush(void)
 {
     if (group.depth) return ncclSuccess;
-    release_aborted();
+    release_ending();
     join_all();
     bool fine = connect_all();
     for (struct task *t = group.tasks, *next; t; t = next) {
@@ -425,6 +434,7 @@ static ncclResult_t flush(void)
 
 static bool refuses_transfers;
 void stub_refuse_transfers(bool refused) { refuses_transfers = refused; }
+void stub_block_destroy(bool blocked) { count(&blocks_destroy, blocked ? 1 : -1); }
 
 static ncclResult_t issue(ncclComm_t comm, void *stream, struct op op)
 {
@@ -477,27 +487,17 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id,
     return flush();
 }
 
-static int blocks_destroy;
-void stub_block_destroy(bool blocked) { count(&blocks_destroy, blocked ? 1 : -1); }
-
-ncclResult_t ncclCommDestroy(ncclComm_t comm)
+static ncclResult_t end_comm(ncclComm_t comm, bool aborts)
 {
     lock_stub();
-    while (comm->pending || blocks_destroy) await();
-    release_comm(comm);
-    unlock_stub();
-    return ncclSuccess;
-}
-
-ncclResult_t ncclCommAbort(ncclComm_t comm)
-{
-    lock_stub();
-    while (blocks_destroy) await();
-    comm->is_aborted = true, counts.aborted++;
-    comm->next_aborted = group.aborted, group.aborted = comm;
+    comm->is_aborted = aborts, counts.aborted += aborts;
+    comm->next_ending = group.ending, group.ending = comm;
     unlock_stub();
     return flush();
 }
+
+ncclResult_t ncclCommDestroy(ncclComm_t c) { return end_comm(c, false); }
+ncclResult_t ncclCommAbort(ncclComm_t c) { return end_comm(c, true); }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {

@@ -14,8 +14,8 @@ struct two_ids {
     unsigned char id[2][COMMUNICATOR_ID_BYTES];
 };
 
-/* Two communicators of two ranks, which each opens in another order; a message each way, in one
- * group call. */
+/* Two communicators of two ranks, which each opens and closes in another order; a message each way,
+ * in one group call. */
 static enum status exchange_messages(const struct comm *world, void *context)
 {
     const struct two_ids *ids = context;
@@ -47,11 +47,12 @@ static enum status exchange_messages(const struct comm *world, void *context)
     RANK_CHECK(got == (float)(2 - world->rank));
     TRY(communicator_async_error(&comms[0]));
     side_stream_event_close(&done);
-    for (int i = 0; i < 2; i++) communicator_close(&comms[i]);
+    RANK_CHECK(communicator_close_all(
+        (struct communicator *[]){&comms[world->rank], &comms[1 - world->rank]}, 2));
     return STATUS_OK;
 }
 
-TEST(communicators_open_and_issue_in_group_calls)
+TEST(communicators_open_issue_and_close_in_group_calls)
 {
     struct two_ids ids;
     CHECK_STATUS(OK, communicator_id(ids.id[0]));
