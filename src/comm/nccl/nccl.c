@@ -295,6 +295,18 @@ static enum status check_queues(const struct nccl *n, int channels, int more_str
          streams, NCCL_HARDWARE_QUEUES);
 }
 
+/* Rank 0 speaks for all pipelines, which are alike. */
+static enum status warn_of_queues(const struct nccl_group *g)
+{
+    struct text warning = {0};
+    int64_t streams = nccl_num_streams(g->n);
+    TRY(comm_all_reduce_int64(&g->host, REDUCE_MAX, &streams, 1));
+    nccl_warn_of_queues((int)streams, &warning);
+    if (warning.len && log_rank() <= 0) log_line(LOG_WARN, "%s", warning.data);
+    text_release(&warning);
+    return STATUS_OK;
+}
+
 static enum status declare_p2p(const struct comm *c, const struct p2p_message *sends, int num_sends,
                                const struct p2p_message *receives, int num_receives)
 {
@@ -311,7 +323,9 @@ static enum status declare_p2p(const struct comm *c, const struct p2p_message *s
         count_communicator(g->n, &i->communicator, 1);
         g->n->num_channels++;
     }
-    return st;
+    TRY(st);
+    TRY(warn_of_queues(g));
+    return STATUS_OK;
 }
 
 static enum status open_watched(struct nccl_group *g, struct communicator_opening *o)

@@ -38,10 +38,13 @@ struct text;
 enum status nccl_load(void);
 
 /* Hardware queues that a rank requests, and the driver's variable for their number, which it reads
- * when it starts.  At most 32 exist.  Streams that share one wait for each other in the order in
- * which the host gave them work.  CUDA does not document which do; the first 32, we assume, do not.
+ * when it starts.  Streams that share one wait for each other in the order in which the host gave
+ * them work.  CUDA has at most 32, and does not document which streams share one; the first 32, we
+ * assume, do not.  HIP gives each stream a queue of its own until that many exist of its priority
+ * (acquireQueue in clr's rocdevice.cpp).  It has 4 by default: then RCCL's streams, which wait for
+ * the end of each transfer, may share the queue of kernels, and nothing overlaps.
  *
- * Without channels sharing is harmless.  All ranks run the same step, so there is one order of all
+ * Without channels sharing cannot hang.  All ranks run the same step, so there is one order of all
  * transfers, shifts included, in which each rank starts its own.  What a rank gives its streams
  * waits only for what it gave them before, and for the same transfer on other ranks.  So the first
  * transfer in that order that has not ended can always proceed.
@@ -54,9 +57,18 @@ enum status nccl_load(void);
  * groups replicate, shard, cp and tp and for four channels, whatever the schedule: their own and
  * those of the library (communicator.h); and the library's two each for the ranks with the same
  * key/value heads and for those with the same embedding.  NCCL since 2.26 opens one more, which is
- * not counted: it has no work unless NCCL_LAUNCH_ORDER_IMPLICIT is set (strongstream.cc). */
-enum { NCCL_HARDWARE_QUEUES = 32 };
+ * not counted: it has no work unless NCCL_LAUNCH_ORDER_IMPLICIT is set (strongstream.cc).
+ *
+ * An AMD GPU runs AMD_GPU_QUEUES queues at once, busy or idle, and takes turns of milliseconds if
+ * there are more (rocm.docs.amd.com/en/develop/conceptual/oversubscription.html).  That cannot
+ * hang, but is slow: rank 0 warns.  AMD_OTHER_QUEUES are the stream above that RCCL opens, too, and
+ * HIP's own for copies (xferQueue in rocdevice.cpp). */
+enum { NCCL_HARDWARE_QUEUES = 32, AMD_GPU_QUEUES = 24, AMD_OTHER_QUEUES = 2 };
 extern const char nccl_queues_variable[];
+/* Appends a warning if `streams` of a rank and AMD_OTHER_QUEUES exceed AMD_GPU_QUEUES. */
+void nccl_warn_of_amd_queues(int streams, struct text *out);
+/* Does so in a program for AMD GPUs. */
+void nccl_warn_of_queues(int streams, struct text *out);
 
 /* Sums have the same order in every run, at the price of NVLink SHARP, unless the user has set
  * NCCL_NVLS_ENABLE.  Call before the first communicator opens. */

@@ -12,9 +12,24 @@
 enum { MIN_MAJOR = 2, MIN_MINOR = 22 };
 #if defined(GPU_HIP)
 const char nccl_queues_variable[] = "GPU_MAX_HW_QUEUES";
+void nccl_warn_of_queues(int streams, struct text *out) { nccl_warn_of_amd_queues(streams, out); }
 #else
 const char nccl_queues_variable[] = "CUDA_DEVICE_MAX_CONNECTIONS";
+void nccl_warn_of_queues(int streams, struct text *out) { (void)streams, (void)out; }
 #endif
+
+void nccl_warn_of_amd_queues(int streams, struct text *out)
+{
+    if (streams + AMD_OTHER_QUEUES <= AMD_GPU_QUEUES) return;
+    text_addf(
+        out,
+        "a rank of this pipeline opens %d hardware queues, and an AMD GPU runs %d: it will "
+        "take turns of milliseconds (the kernel logs \"Runlist is getting oversubscribed\"); "
+        "use one kind of parallelism less beside the pipeline: replicas (HSDP), FSDP, context "
+        "or tensor parallelism",
+        streams + AMD_OTHER_QUEUES, AMD_GPU_QUEUES);
+}
+
 #define LAUNCH_ORDER "NCCL_LAUNCH_ORDER_IMPLICIT"
 
 /* Each group has communicators and streams of its own (nccl.h).  All ranks issue their transfers in

@@ -525,7 +525,8 @@ TEST(nccl_refuses_channels_that_would_share_hardware_queues)
     CHECK_MESSAGE("uses 45 streams, more than the 32 hardware queues of a GPU");
 }
 
-/* Every rank sends to both neighbors at once, and receives in another order. */
+/* Every rank sends to both neighbors at once, and receives in another order.  What closes first on
+ * a rank closes last on a neighbor. */
 static enum status exchanges(const struct comm *c, struct queue *queue)
 {
     int next = (c->rank + 1) % c->size, before = (c->rank + c->size - 1) % c->size;

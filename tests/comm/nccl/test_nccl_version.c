@@ -61,3 +61,13 @@ TEST(nccl_sums_without_nvlink_sharp_unless_the_user_wants_it)
     CHECK(!strcmp(getenv("NCCL_NVLS_ENABLE"), "2"));
     unsetenv("NCCL_NVLS_ENABLE");
 }
+
+TEST(nccl_warns_of_more_queues_than_an_amd_gpu_runs)
+{
+    struct text warning = {0};
+    nccl_warn_of_amd_queues(22, &warning); /* pipeline, FSDP and TP */
+    CHECK(!warning.len);
+    nccl_warn_of_amd_queues(25, &warning); /* and HSDP */
+    CHECK(strstr(warning.data, "opens 27 hardware queues, and an AMD GPU runs 24"));
+    text_release(&warning);
+}
