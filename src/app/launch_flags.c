@@ -28,10 +28,14 @@ enum status launch_flags_apply(struct launch_flags *f, struct arguments *a)
 enum status launch_flags_start(const struct launch_flags *f, const char *gpus, bool *is_rank)
 {
     bool has_flags = f->ranks != LAUNCH_UNSET || f->gpus[0];
-    int ranks = f->ranks == LAUNCH_UNSET ? 1 : (int)f->ranks;
+    struct launch_gpus found;
     *is_rank = true;
     if (!has_flags && (!gpus[0] || launch_find().size > 1)) return STATUS_OK;
-    if (f->ranks == LAUNCH_UNSET) TRY(launch_count_gpus(f->gpus[0] ? f->gpus : gpus, &ranks));
-    TRY(launch_ranks(ranks, is_rank));
+    if (f->ranks != LAUNCH_UNSET) {
+        TRY(launch_ranks((int)f->ranks, NULL, is_rank));
+        return STATUS_OK;
+    }
+    TRY(launch_find_gpus(f->gpus[0] ? f->gpus : gpus, &found));
+    TRY(launch_ranks(found.count, &found, is_rank));
     return STATUS_OK;
 }

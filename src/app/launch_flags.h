@@ -30,5 +30,5 @@ struct launch_flags {
 enum status launch_flags_apply(struct launch_flags *f, struct arguments *a);
 /* Starts the ranks, as launch_ranks; `gpus` is the configuration's device.gpus.  Without flags and
  * without that, and under a launcher, this process is a rank itself.  Call it before the process
- * starts threads.  Errors as launch_ranks and launch_count_gpus. */
+ * starts threads.  Errors as launch_ranks and launch_find_gpus. */
 enum status launch_flags_start(const struct launch_flags *f, const char *gpus, bool *is_rank);

@@ -40,6 +40,19 @@ bool core_split(const struct core_place *places, int count, int rank, int ranks,
     return true;
 }
 
+bool core_split_node(const struct core_place *places, int count, int node,
+                     unsigned char set[THREAD_CORE_BYTES])
+{
+    bool found = false;
+    memset(set, 0, THREAD_CORE_BYTES);
+    for (int i = 0; i < count; i++) {
+        int core = places[i].core;
+        if (places[i].node != node) continue;
+        set[core / 8] |= (unsigned char)(1u << core % 8), found = true;
+    }
+    return found;
+}
+
 /* Sets the node of the cores in a list such as "0-31,64-95". */
 static void set_node(struct core_place *places, int count, int node, const char *list)
 {
@@ -52,7 +65,7 @@ static void set_node(struct core_place *places, int count, int node, const char 
     }
 }
 
-void core_split_bind(int rank, int ranks)
+void core_split_bind(int rank, int ranks, int node)
 {
     enum { CORES = 8 * THREAD_CORE_BYTES };
     unsigned char set[THREAD_CORE_BYTES];
@@ -62,13 +75,14 @@ void core_split_bind(int rank, int ranks)
     thread_core_mask(set);
     for (int core = 0; core < CORES; core++)
         if (set[core / 8] >> core % 8 & 1) places[count++].core = core;
-    for (int node = 0; node < MAX_NODES; node++) {
+    for (int i = 0; i < MAX_NODES; i++) {
         char path[64];
-        snprintf(path, sizeof path, "/sys/devices/system/node/node%d/cpulist", node);
+        snprintf(path, sizeof path, "/sys/devices/system/node/node%d/cpulist", i);
         node_line(path, &line);
-        set_node(places, count, node, line.data);
+        set_node(places, count, i, line.data);
     }
-    if (core_split(places, count, rank, ranks, set)) thread_bind(set);
+    if (core_split_node(places, count, node, set) || core_split(places, count, rank, ranks, set))
+        thread_bind(set);
     text_release(&line);
     free(places);
 }

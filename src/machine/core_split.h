@@ -20,6 +20,10 @@ struct core_place {
  * nor that of nodes is a multiple of the other. */
 bool core_split(const struct core_place *places, int count, int rank, int ranks,
                 unsigned char set[THREAD_CORE_BYTES]);
-/* Binds this process to its rank's cores, among those that it may use; if it cannot, the process
- * stays as it is.  Call it before the process starts threads. */
-void core_split_bind(int rank, int ranks);
+/* Sets `set` to the cores of that NUMA node; false: it has none. */
+bool core_split_node(const struct core_place *places, int count, int node,
+                     unsigned char set[THREAD_CORE_BYTES]);
+/* Binds this process to cores among those that it may use: those of `node`, that of its GPU; or,
+ * if that is -1 or has none, its rank's.  If it cannot, the process stays as it is.  Call it before
+ * the process starts threads. */
+void core_split_bind(int rank, int ranks, int node);

@@ -9,6 +9,7 @@
 #include "comm/nccl/p2p_channel.h"
 #include "comm/staged/staged.h"
 #include "machine/gpu_list.h"
+#include "machine/node.h"
 #include "tensor/hardware.h"
 
 #include <omp.h>
@@ -42,6 +43,12 @@ int gpu_machine_count(void)
 {
     int count = 0;
     return count_devices(&count) ? 0 : count;
+}
+
+int gpu_machine_numa_node(int index)
+{
+    char id[GPU_BUS_ID_BYTES];
+    return BACKEND(bus_id)(index, id) ? -1 : node_of_pci_device("/sys/bus/pci/devices", id);
 }
 
 void gpu_machine_add_visibility(struct text *out)
@@ -265,6 +272,7 @@ const char *const gpu_backend = NULL;
 int gpu_machine_count(void) { return 0; }
 
 void gpu_machine_request_queues(void) {}
+int gpu_machine_numa_node(int index) { return (void)index, -1; }
 
 enum status gpu_machine_open(struct machine *m, const struct device_config *c, int cores, int local)
 {

@@ -1,7 +1,7 @@
 /* gpu.h (machine) -- opens the GPU of this rank, in a program that was built with a GPU backend.
  *
- * In a program without one gpu_backend is NULL, and of these functions only gpu_machine_count and
- * gpu_machine_request_queues may be called. */
+ * In a program without one gpu_backend is NULL, and of these functions only gpu_machine_count,
+ * gpu_machine_numa_node and gpu_machine_request_queues may be called. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,6 +17,8 @@ extern const char *const gpu_backend; /* "cuda" or "hip"; NULL: built without */
 void gpu_machine_request_queues(void);
 /* Number of GPUs visible to this process; 0 if the driver is missing, or too old. */
 int gpu_machine_count(void);
+/* The NUMA node of the host's memory that is closest to that GPU; -1: unknown. */
+int gpu_machine_numa_node(int index);
 /* Appends why that is 0, and which variables hide GPUs: "no GPU found, with
  * CUDA_VISIBLE_DEVICES=\"\"". */
 void gpu_machine_explain_none(struct text *out);

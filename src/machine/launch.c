@@ -158,7 +158,7 @@ static enum status check_no_launcher(int size)
          l.launcher, l.size, size);
 }
 
-enum status launch_ranks(int size, bool *is_rank)
+enum status launch_ranks(int size, const struct launch_gpus *gpus, bool *is_rank)
 {
     enum status st = check_no_launcher(size);
     if (st) launch_let_rank_0_report();
@@ -166,41 +166,49 @@ enum status launch_ranks(int size, bool *is_rank)
     *is_rank = true;
     if (size == 1) return STATUS_OK;
     TRY(launcher_run(size, is_rank));
-    if (*is_rank) core_split_bind(launch_find().rank, size);
+    if (!*is_rank) return STATUS_OK;
+    int rank = launch_find().rank;
+    core_split_bind(rank, size, gpus ? gpus->nodes[rank] : -1);
     return STATUS_OK;
 }
 
 /* A process that has opened the driver of a GPU cannot fork ranks that use it. */
-static enum status count_apart(int *count)
+static enum status find_apart(struct launch_gpus *installed)
 {
     int ends[2], status = 0;
-    *count = 0;
+    installed->count = 0;
     if (pipe(ends)) FAIL(IO, "counting GPUs: %s", strerror(errno));
     pid_t child = fork();
     if (!child) {
-        int found = gpu_machine_count();
+        struct launch_gpus found = {.count = gpu_machine_count()};
+        for (int i = 0; i < found.count && i < GPU_LIST_MAX; i++)
+            found.nodes[i] = gpu_machine_numa_node(i);
         ssize_t written = write(ends[1], &found, sizeof found);
         activity_exit(written == sizeof found ? 0 : status_exit_code(STATUS_IO));
     }
     close(ends[1]);
-    bool has_read = child > 0 && read(ends[0], count, sizeof *count) == sizeof *count;
+    bool has_read = child > 0 && read(ends[0], installed, sizeof *installed) == sizeof *installed;
     close(ends[0]);
     if (child > 0) waitpid(child, &status, 0);
     if (!has_read) FAIL(DEVICE, "counting GPUs: the process that opens the driver has failed");
     return STATUS_OK;
 }
 
-enum status launch_count_gpus(const char *text, int *ranks)
+enum status launch_find_gpus(const char *text, struct launch_gpus *out)
 {
     struct gpu_list list;
-    int installed;
+    struct launch_gpus installed;
     if (!gpu_backend)
         FAIL(UNSUPPORTED,
              "device.gpus = \"%s\": this program was built without a GPU backend; rebuild with "
              "make CUDA=1 or HIP=1",
              text);
-    TRY(count_apart(&installed));
-    TRY(gpu_list_read(text, installed, &list));
-    *ranks = list.count;
+    TRY(find_apart(&installed));
+    TRY(gpu_list_read(text, installed.count, &list));
+    out->count = list.count;
+    for (int i = 0; i < list.count; i++) {
+        int index = list.index[i];
+        out->nodes[i] = index < GPU_LIST_MAX ? installed.nodes[index] : -1;
+    }
     return STATUS_OK;
 }

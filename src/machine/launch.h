@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "comm/comm.h"
 #include "comm/shm/launcher.h"
+#include "machine/gpu_list.h"
 
 /* The launcher of launch_ranks, for messages. */
 #define LAUNCH_OWN "llamero --ranks"
@@ -27,9 +28,16 @@ struct launch {
 };
 struct launch launch_find(void);
 
+/* The GPUs of this host that ranks start for, one each. */
+struct launch_gpus {
+    int count, nodes[GPU_LIST_MAX]; /* their NUMA nodes; -1: unknown */
+};
+
 /* Starts `size` ranks on this host, which need no MPI; as launcher_run, but a single rank is this
- * process.  CONFIG: a launcher has started this process as one of several ranks. */
-enum status launch_ranks(int size, bool *is_rank);
+ * process.  Each is bound to its GPU's NUMA node, without `gpus` or with an unknown one to the
+ * rank's part of the nodes (core_split.h).  CONFIG: a launcher has started this process as one of
+ * several ranks. */
+enum status launch_ranks(int size, const struct launch_gpus *gpus, bool *is_rank);
 
 /* The MPI library that this program was built with, and the launchers that work with it; NULL:
  * built without MPI. */
@@ -39,9 +47,9 @@ void launch_add_version(struct text *out);
 /* Whether this program can join the ranks that were launched with it. */
 bool launch_can_join(const struct launch *l);
 
-/* How many ranks device.gpus = `text` starts; opens no GPU in this process.  UNSUPPORTED: this
- * program was built without a GPU backend.  CONFIG, DEVICE: as gpu_list_read. */
-enum status launch_count_gpus(const char *text, int *ranks);
+/* The GPUs for which device.gpus = `text` starts ranks; opens none in this process.  UNSUPPORTED:
+ * this program was built without a GPU backend.  CONFIG, DEVICE: as gpu_list_read. */
+enum status launch_find_gpus(const char *text, struct launch_gpus *out);
 
 /* Each rank has found the same failure on its own.  Only rank 0 reports it.  The others wait,
  * because a launcher may end all ranks as soon as one has ended. */

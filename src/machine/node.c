@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "machine/node.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,6 +23,19 @@ void node_line(const char *path, struct text *line)
     node_file(path, line);
     line->len = strcspn(line->data, "\n");
     line->data[line->len] = 0;
+}
+
+int node_of_pci_device(const char *folder, const char *bus_id)
+{
+    struct text path = {0}, line = {0};
+    int node;
+    text_addf(&path, "%s/", folder);
+    for (const char *c = bus_id; *c; c++) text_addf(&path, "%c", tolower((unsigned char)*c));
+    text_adds(&path, "/numa_node");
+    node_line(path.data, &line);
+    if (!bus_id[0] || sscanf(line.data, "%d", &node) != 1) node = -1;
+    text_release(&path), text_release(&line);
+    return node;
 }
 
 void node_choice(const char *words, struct text *choice)

@@ -39,7 +39,7 @@ int launched_main(const char *name)
 int launched_start(const char *size, const char *name)
 {
     bool is_rank;
-    enum status st = launch_ranks(atoi(size), &is_rank);
+    enum status st = launch_ranks(atoi(size), NULL, &is_rank);
     if (!st && is_rank) return launched_main(name);
     if (st) log_failure(st);
     return status_exit_code(st);

@@ -40,6 +40,15 @@ TEST(core_split_leaves_ranks_unbound_that_do_not_fit_the_nodes)
     CHECK(!split(1, 0, 2) && !split(0, 0, 2));
 }
 
+TEST(core_split_finds_the_cores_of_the_gpus_node)
+{
+    struct core_place places[CORES];
+    unsigned char set[THREAD_CORE_BYTES];
+    make(places);
+    CHECK(core_split_node(places, CORES, 6, set) && set[0] == 0x30 && set[1] == 0x30);
+    CHECK(!core_split_node(places, CORES, 1, set) && !core_split_node(places, CORES, -1, set));
+}
+
 /* In a child: binding lasts as long as the process. */
 static enum status bind_to_first_core(int unused)
 {
@@ -53,7 +62,7 @@ static enum status bind_to_first_core(int unused)
     if (thread_cores() != 1) FAIL(DATA, "%d cores", thread_cores());
     thread_core_mask(all);
     if (memcmp(all, one, sizeof all) != 0) FAIL(DATA, "another core");
-    core_split_bind(0, 1); /* one node: changes nothing */
+    core_split_bind(0, 1, -1); /* one node: changes nothing */
     if (thread_cores() != 1) FAIL(DATA, "%d cores", thread_cores());
     return STATUS_OK;
 }

@@ -98,9 +98,9 @@ TEST(launch_without_mpi_reports_how_to_start_ranks)
 
 TEST(launch_counts_gpus_only_in_a_program_for_them)
 {
-    int ranks;
+    struct launch_gpus gpus;
     if (gpu_backend) skip();
-    CHECK_STATUS(UNSUPPORTED, launch_count_gpus("all", &ranks));
+    CHECK_STATUS(UNSUPPORTED, launch_find_gpus("all", &gpus));
     CHECK_MESSAGE("device.gpus = \"all\": this program was built without a GPU backend");
 }
 
@@ -108,10 +108,10 @@ TEST(launch_of_one_own_rank_is_this_process)
 {
     bool is_rank = false;
     unset_all();
-    CHECK_STATUS(OK, launch_ranks(1, &is_rank));
+    CHECK_STATUS(OK, launch_ranks(1, NULL, &is_rank));
     CHECK(is_rank);
     setenv("PMI_RANK", "0", 1), setenv("PMI_SIZE", "3", 1);
-    CHECK_STATUS(CONFIG, launch_ranks(2, &is_rank));
+    CHECK_STATUS(CONFIG, launch_ranks(2, NULL, &is_rank));
     CHECK_MESSAGE("has started 3 ranks already, and each would start 2");
     unset_all();
 }

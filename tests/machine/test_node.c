@@ -31,6 +31,17 @@ TEST(node_line_has_no_newline_and_is_empty_without_a_file)
     text_release(&v);
 }
 
+TEST(node_of_pci_device_is_read_in_lower_case)
+{
+    const char *folder = test_folder();
+    CHECK_STATUS(OK, file_make_dirs(test_path(folder, "0000:3b:00.0")));
+    CHECK_STATUS(OK, file_write(test_path(folder, "0000:3b:00.0/numa_node"), "3\n", 2));
+    CHECK(node_of_pci_device(folder, "0000:3B:00.0") == 3);
+    CHECK(node_of_pci_device(folder, "0000:3C:00.0") == -1);
+    CHECK_STATUS(OK, file_write(test_path(folder, "numa_node"), "3\n", 2));
+    CHECK(node_of_pci_device(folder, "") == -1);
+}
+
 TEST(node_processor_is_a_single_line)
 {
     struct text name = {0};

@@ -18,11 +18,14 @@ struct gpu_description {
     size_t bytes, free_bytes; /* of device memory */
 };
 
+enum { GPU_BUS_ID_BYTES = 32 };
+
 /* Opened when they are first needed. */
 enum gpu_library { GPU_LIBRARY_GEMM, GPU_LIBRARY_ATTENTION, GPU_LIBRARY_COUNT };
 
 /* count    the number of devices.  DEVICE: no driver.
  * describe the name and memory of a device.
+ * bus_id   the PCI address of a device, "0000:3B:00.0"; "" if it has none.
  * open     a queue with its own stream, one host thread and no scratch; the device becomes the
  *          calling thread's current device.  DEVICE: the device cannot be used.
  * tune     GEMMs use the algorithms of these files from now on; with `measures`, sizing passes time
@@ -42,6 +45,7 @@ enum gpu_library { GPU_LIBRARY_GEMM, GPU_LIBRARY_ATTENTION, GPU_LIBRARY_COUNT };
 #define GPU_BACKEND(prefix)                                                                        \
     enum status prefix##_count(int *count);                                                        \
     enum status prefix##_describe(int device, struct gpu_description *out);                        \
+    enum status prefix##_bus_id(int device, char id[GPU_BUS_ID_BYTES]);                            \
     enum status prefix##_open(struct queue **out, int device);                                     \
     void prefix##_tune(struct queue *queue, const struct tuning_files *files);                     \
     void prefix##_leave_multiprocessors(struct queue *queue, int count);                           \

@@ -252,6 +252,17 @@ enum status GPU_NAME(describe)(int index, struct gpu_description *out)
     return STATUS_OK;
 }
 
+enum status GPU_NAME(bus_id)(int index, char id[GPU_BUS_ID_BYTES])
+{
+    id[0] = 0;
+#if defined(GPU_CUDA) || defined(GPU_HIP)
+    GPU_TRY(GPU_CALL(DeviceGetPCIBusId)(id, GPU_BUS_ID_BYTES, index));
+#else
+    (void)index;
+#endif
+    return STATUS_OK;
+}
+
 /* The kernels' mma.sync on bf16 and cp.async require 8.0.  The matrix units multiply the E4M3 and
  * E5M2 of ops/float8.h since 8.9; those of gfx942 implement the FNUZ variants. */
 enum { MIN_CAPABILITY = 80, NATIVE_FP8_CAPABILITY = 89 };
