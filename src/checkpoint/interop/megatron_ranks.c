@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define FILE_NAME "model_optim_rng.pt"
+#define OPTIMIZER "distrib_optim.pt"
 
 enum { MAX_RANKS = 4096, MAX_CHUNKS = 256 };
 
@@ -70,13 +71,14 @@ bool megatron_ranks_detect(const char *path)
     return !count_ranks(path, &g) && g.tp > 0;
 }
 
-static char *rank_file(const char *path, const struct rank_grid *g, int tp, int pp)
+static char *rank_file(const char *path, const struct rank_grid *g, int tp, int pp,
+                       const char *file)
 {
     char name[64];
     if (g->has_pp)
-        snprintf(name, sizeof name, "mp_rank_%02d_%03d/" FILE_NAME, tp, pp);
+        snprintf(name, sizeof name, "mp_rank_%02d_%03d/%s", tp, pp, file);
     else
-        snprintf(name, sizeof name, "mp_rank_%02d/" FILE_NAME, tp);
+        snprintf(name, sizeof name, "mp_rank_%02d/%s", tp, file);
     return file_join(path, name);
 }
 
@@ -100,7 +102,7 @@ static enum status open_first(struct first_file *f, const char *path)
     struct rank_grid g;
     *f = (struct first_file){0};
     TRY(count_ranks(path, &g));
-    f->path = rank_file(path, &g, 0, 0);
+    f->path = rank_file(path, &g, 0, 0, FILE_NAME);
     TRY(file_map_open(&f->map, f->path));
     TRY(torch_archive_open_any(&f->archive, f->map.data, f->map.size, f->path));
     return STATUS_OK;
@@ -207,7 +209,7 @@ static enum status add_tensors(struct ranks_reader *r, const struct torch_tensor
 
 static enum status open_rank(struct ranks_reader *r, int tp, int pp)
 {
-    char *path = rank_file(r->slices->path, &r->grid, tp, pp);
+    char *path = rank_file(r->slices->path, &r->grid, tp, pp, FILE_NAME);
     struct torch_archive a = {0};
     struct torch_tensors tensors = {0};
     const struct file_map *map;
@@ -223,21 +225,198 @@ out:
     return st;
 }
 
-static enum status open_ranks(struct ranks_reader *r, const struct model_shape *shape)
+static enum status read_sizes(struct ranks_reader *r, const struct model_shape *shape)
 {
     TRY(count_ranks(r->slices->path, &r->grid));
     TRY(megatron_ranks_read_state(r->slices->path, &r->state));
     TRY(megatron_state_sizes(&r->state, shape, r->slices, &r->sizes));
+    return STATUS_OK;
+}
+
+static enum status open_ranks(struct ranks_reader *r, const struct model_shape *shape)
+{
+    TRY(read_sizes(r, shape));
     for (int pp = 0; pp < r->grid.pp; pp++)
         for (int tp = 0; tp < r->grid.tp; tp++) TRY(open_rank(r, tp, pp));
     TRY(tensor_slices_finish(r->slices));
     return STATUS_OK;
 }
 
-enum status megatron_ranks_open(struct tensor_slices *slices, const char *path,
-                                const struct model_shape *shape)
+static enum status open_model(struct tensor_slices *slices, const char *path,
+                              const struct model_shape *shape)
 {
     struct ranks_reader r = {.slices = slices};
     *slices = (struct tensor_slices){.path = heap_string(path, strlen(path))};
     return tensor_slices_opened(slices, open_ranks(&r, shape));
+}
+
+/* Adds the parameters of a model chunk from a vector of the optimizer, which has them from the last
+ * to the first, each at a multiple of 64 in its bucket.  Buckets follow one another without the
+ * padding at their ends: positions are known if no bucket would have any. */
+static enum status add_vector(struct ranks_reader *r, const struct megatron_shards *shards,
+                              const struct torch_tensor *t, const struct file_map *map,
+                              enum megatron_source source)
+{
+    int64_t total = t->num_dims == 1 ? t->shape[0] : 0, end = 0;
+    for (size_t i = shards->count; i-- > 0;) {
+        struct megatron_shard s = shards->all[i];
+        struct torch_tensor part = *t;
+        const struct file_slice flat = {&part, map, 0, 0};
+        int64_t start = (end + 63) / 64 * 64, count = s.rows * s.columns;
+        if (start > total || count > total - start)
+            FAIL(UNSUPPORTED, "%s has %lld elements, too few for %s", t->name, (long long)total,
+                 s.name);
+        part.shape[0] = count;
+        part.data += (size_t)start * safetensors_dtype_bytes(t->dtype);
+        s.tensor.source = source;
+        if (!s.is_copy) TRY(megatron_shard_add_flat(r->slices, &r->sizes, &s, &flat));
+        end = start + count;
+    }
+    if (end != total)
+        FAIL(UNSUPPORTED, "%s has %lld elements, but the parameters end at %lld", t->name,
+             (long long)total, (long long)end);
+    return STATUS_OK;
+}
+
+/* Adds from "B.().exp_avg", where B numbers the model chunks, and () is a tuple of dtypes. */
+static enum status add_vectors(struct ranks_reader *r, const struct torch_tensors *all,
+                               const struct file_map *map, const struct megatron_chunk *c,
+                               enum megatron_source source)
+{
+    const char *key = source == MEGATRON_FP32      ? "param"
+                      : source == MEGATRON_EXP_AVG ? "exp_avg"
+                                                   : "exp_avg_sq";
+    const struct torch_tensor *found = NULL;
+    struct megatron_shards shards;
+    char name[64];
+    snprintf(name, sizeof name, "%d.().%s", c->chunk, key);
+    for (size_t i = 0; i < all->count; i++)
+        if (!strcmp(all->all[i].name, name)) found = &all->all[i];
+    if (!found) FAIL(UNSUPPORTED, "found no tensor %s", name);
+    enum status st = megatron_shards_list(&shards, &r->state, &r->sizes, c);
+    if (!st) st = add_vector(r, &shards, found, map, source);
+    megatron_shards_release(&shards);
+    return st;
+}
+
+/* What to read of the optimizer. */
+struct optimizer_part {
+    bool moments;         /* else the float32 copies */
+    bool has_fused_norms; /* see megatron_shard.h */
+};
+
+static enum status open_optimizer_rank(struct ranks_reader *r, struct megatron_chunk c,
+                                       const struct optimizer_part *part)
+{
+    char *path = rank_file(r->slices->path, &r->grid, c.tp, c.pp, OPTIMIZER);
+    struct torch_archive a = {0};
+    struct torch_tensors tensors = {0};
+    const struct file_map *map;
+    enum status st = STATUS_OK;
+    enum megatron_source first = part->moments ? MEGATRON_EXP_AVG : MEGATRON_FP32;
+    enum megatron_source last = part->moments ? MEGATRON_EXP_AVG_SQ : MEGATRON_FP32;
+    TRY_OUT(tensor_slices_map(r->slices, path, &map));
+    TRY_OUT(torch_archive_open_any(&a, map->data, map->size, path));
+    TRY_OUT(torch_archive_tensors(&a, &tensors));
+    if (tensors.count != (size_t)r->state.chunks * 3)
+        FAIL_OUT(UNSUPPORTED, "%s has %zu tensors, expected %d", path, tensors.count,
+                 3 * r->state.chunks);
+    for (c.chunk = 0; c.chunk < r->state.chunks; c.chunk++)
+        for (enum megatron_source source = first; source <= last; source++)
+            TRY_PREFIX_OUT(add_vectors(r, &tensors, map, &c, source), "%s", path);
+out:
+    torch_tensors_release(&tensors);
+    torch_archive_close(&a);
+    free(path);
+    return st;
+}
+
+static enum status open_optimizer_ranks(struct ranks_reader *r, const struct model_shape *shape,
+                                        const struct optimizer_part *part)
+{
+    TRY(read_sizes(r, shape));
+    if (!r->state.has_args || r->state.tp != r->grid.tp || r->state.pp != r->grid.pp)
+        FAIL(UNSUPPORTED, "%s: args do not give the %d x %d ranks that saved", r->slices->path,
+             r->grid.tp, r->grid.pp);
+    for (int pp = 0; pp < r->grid.pp; pp++)
+        for (int tp = 0; tp < r->grid.tp; tp++) {
+            const struct megatron_chunk c = {tp, pp, 0, part->has_fused_norms};
+            TRY(open_optimizer_rank(r, c, part));
+        }
+    TRY(tensor_slices_finish(r->slices));
+    return STATUS_OK;
+}
+
+static enum status open_optimizer(struct tensor_slices *slices, const char *path,
+                                  const struct model_shape *shape,
+                                  const struct optimizer_part *part)
+{
+    struct ranks_reader r = {.slices = slices};
+    *slices = (struct tensor_slices){.path = heap_string(path, strlen(path))};
+    return tensor_slices_opened(slices, open_optimizer_ranks(&r, shape, part));
+}
+
+/* Opens the float32 copies, which must be the weights of `model`: that tells the order of norms. */
+static enum status open_copies(struct tensor_slices *copies, const struct tensor_slices *model,
+                               const struct model_shape *shape, struct optimizer_part *part)
+{
+    enum status st = STATUS_UNSUPPORTED;
+    for (int i = 0; i < 2 && st == STATUS_UNSUPPORTED; i++) {
+        *part = (struct optimizer_part){.has_fused_norms = i == 0};
+        st = open_optimizer(copies, model->path, shape, part);
+        if (!st) st = megatron_shard_check_copies(copies, model);
+        if (st) tensor_slices_release(copies);
+    }
+    return st;
+}
+
+bool megatron_ranks_have_distributed(const char *path)
+{
+    struct rank_grid g;
+    if (count_ranks(path, &g) || !g.tp) return false;
+    char *file = rank_file(path, &g, 0, 0, OPTIMIZER);
+    bool has = file_exists(file);
+    free(file);
+    return has;
+}
+
+enum status megatron_ranks_open(struct tensor_slices *slices, const char *path,
+                                const struct model_shape *shape)
+{
+    struct tensor_slices copies = {0};
+    struct optimizer_part part;
+    TRY(open_model(slices, path, shape));
+    if (!megatron_ranks_have_distributed(path)) return STATUS_OK;
+    enum status st = open_copies(&copies, slices, shape, &part);
+    if (st == STATUS_UNSUPPORTED) return STATUS_OK; /* the model has weights */
+    if (!st && copies.count < slices->count) {
+        tensor_slices_release(&copies);
+        return STATUS_OK;
+    }
+    tensor_slices_release(slices);
+    *slices = copies;
+    return st;
+}
+
+enum status megatron_ranks_open_moments(struct tensor_slices *slices, const char *path,
+                                        const struct model_shape *shape, struct torch_state *state)
+{
+    struct tensor_slices model, copies = {0};
+    struct optimizer_part part;
+    struct megatron_state m;
+    enum status st = STATUS_OK;
+    TRY(megatron_ranks_read_state(path, &m));
+    TRY(open_model(&model, path, shape));
+    TRY_OUT(open_copies(&copies, &model, shape, &part));
+    tensor_slices_release(&copies);
+    part.moments = true;
+    TRY_OUT(open_optimizer(slices, path, shape, &part));
+    megatron_state_count(&m, state);
+    if (m.iteration < 0) {
+        tensor_slices_release(slices);
+        FAIL_OUT(DATA, "%s: found optimizer moments, but no iteration", path);
+    }
+out:
+    tensor_slices_release(&model);
+    return st;
 }

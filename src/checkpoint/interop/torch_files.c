@@ -16,6 +16,8 @@
 #include <string.h>
 
 #define TRACKER "latest_checkpointed_iteration.txt"
+#define INSTEAD                                                                                    \
+    "convert the checkpoint with its --ckpt-convert-format torch_dist, or load only the weights"
 
 /* A folder of .pth files may contain anything else. */
 enum torch_kind torch_files_kind(const char *path)
@@ -92,9 +94,8 @@ static enum status check_no_optimizer(const char *path, struct torch_state *stat
     TRY(megatron_ranks_have_optimizer(path, &has));
     if (has)
         FAIL(UNSUPPORTED,
-             "%s: the optimizer's state of Megatron-LM's --ckpt-format torch is not supported: "
-             "convert the checkpoint with its --ckpt-convert-format torch_dist, or load only the "
-             "weights",
+             "%s: the optimizer's state of Megatron-LM's --ckpt-format torch is not supported "
+             "without --use-distributed-optimizer: " INSTEAD,
              path);
     TRY(megatron_ranks_read_state(path, &m));
     state->iteration = m.iteration;
@@ -109,7 +110,11 @@ enum status torch_files_open_moments(struct tensor_slices *slices, const char *p
     enum torch_kind kind = torch_files_kind(path);
     if (kind == TORCH_DCP) TRY(dcp_open_moments(slices, path, shape, state));
     if (kind == TORCH_MEGATRON) TRY(megatron_dist_open_moments(slices, path, shape, state));
-    if (kind == TORCH_MEGATRON_RANKS) TRY(check_no_optimizer(path, state));
+    if (kind == TORCH_MEGATRON_RANKS && megatron_ranks_have_distributed(path))
+        TRY_PREFIX(megatron_ranks_open_moments(slices, path, shape, state),
+                   "the moments are not read (" INSTEAD ")");
+    else if (kind == TORCH_MEGATRON_RANKS)
+        TRY(check_no_optimizer(path, state));
     return STATUS_OK;
 }
 

@@ -32,7 +32,8 @@ char *torch_files_iteration_path(const char *path, int64_t iteration); /* heap *
 enum status torch_files_open(struct tensor_slices *slices, const char *path,
                              const struct model_shape *shape);
 /* Opens its optimizer's moments, possibly none (NxD Training's are not supported), and reads the
- * training state: see dcp.h and megatron_dist.h.  UNSUPPORTED: those of Megatron-LM's ranks. */
+ * training state: see dcp.h, megatron_dist.h and megatron_ranks.h.  UNSUPPORTED: they have a form
+ * that is not read. */
 enum status torch_files_open_moments(struct tensor_slices *slices, const char *path,
                                      const struct model_shape *shape, struct torch_state *state);
 

@@ -2,6 +2,8 @@
 #include "checkpoint/interop/megatron_ranks.h"
 
 #include "base/file.h"
+#include "checkpoint/interop/torch_files.h"
+#include "formats/pickle_write.h"
 #include "formats/torch_writer.h"
 #include "test.h"
 
@@ -130,4 +132,186 @@ TEST(other_models_of_megatron_are_rejected)
     write_rank(root, "mp_rank_00", &vector, 1);
     CHECK_STATUS(DATA, megatron_ranks_open(&s, root, &shape));
     CHECK_MESSAGE("has 1 dimensions, expected 2");
+}
+
+/* Adds the args of a model with one layer, and the iteration, to a pickled dict. */
+static void add_args(struct text *t)
+{
+    static const struct {
+        const char *name;
+        int64_t value;
+    } args[] = {{"swiglu", 1},
+                {"hidden_size", 4},
+                {"num_layers", 1},
+                {"kv_channels", 2},
+                {"ffn_hidden_size", 4},
+                {"num_attention_heads", 2},
+                {"padded_vocab_size", 8},
+                {"untie_embeddings_and_output_weights", 1}};
+    t->len -= 2; /* SETITEMS and STOP */
+    pickle_write_string(t, "iteration"), pickle_write_int(t, 3);
+    pickle_write_string(t, "args"), pickle_write_empty_dict(t), pickle_write_mark(t);
+    pickle_write_string(t, "normalization"), pickle_write_string(t, "RMSNorm");
+    pickle_write_string(t, "position_embedding_type"), pickle_write_string(t, "rope");
+    for (size_t i = 0; i < sizeof args / sizeof *args; i++)
+        pickle_write_string(t, args[i].name), pickle_write_int(t, args[i].value);
+    pickle_write_setitems(t), pickle_write_setitems(t), pickle_write_stop(t);
+}
+
+static void add_entry(struct zip_writer *zip, const char *name, const void *bytes, size_t len,
+                      struct text *out)
+{
+    struct text header = {0};
+    zip_writer_add(zip, name, len, zip_crc(0, bytes, len), &header);
+    text_add(out, header.data, header.len), text_add(out, bytes, len);
+    text_release(&header);
+}
+
+/* Writes an archive of float32 tensors, whose data are their elements. */
+static void write_archive(const char *path, const struct torch_tensor *tensors, size_t count,
+                          bool has_args)
+{
+    struct zip_writer zip = {0};
+    struct text pickle = {0}, out = {0}, tail = {0};
+    torch_write_pickle(tensors, count, &pickle);
+    if (has_args) add_args(&pickle);
+    add_entry(&zip, "archive/data.pkl", pickle.data, pickle.len, &out);
+    add_entry(&zip, "archive/byteorder", "little", 6, &out);
+    for (size_t i = 0; i < count; i++) {
+        char name[40];
+        const int64_t *dims = tensors[i].shape;
+        snprintf(name, sizeof name, "archive/data/%zu", i);
+        add_entry(&zip, name, tensors[i].data,
+                  sizeof(float) * (size_t)(dims[0] * (tensors[i].num_dims > 1 ? dims[1] : 1)),
+                  &out);
+    }
+    zip_writer_finish(&zip, &tail);
+    text_add(&out, tail.data, tail.len);
+    CHECK_STATUS(OK, file_write(path, out.data, out.len));
+    text_release(&pickle), text_release(&out), text_release(&tail);
+    zip_writer_release(&zip);
+}
+
+/* The parameters of a model with one layer, in the order of megatron-core's own layers. */
+static const struct rank_tensor one_layer[] = {
+    {"model.embedding.word_embeddings.weight", 8, 4, 0},
+    {LAYER "input_layernorm.weight", 4, 0, 0},
+    {LAYER "self_attention.linear_proj.weight", 4, 4, 0},
+    {LAYER "self_attention.linear_qkv.weight", 12, 4, 0},
+    {LAYER "pre_mlp_layernorm.weight", 4, 0, 0},
+    {LAYER "mlp.linear_fc1.weight", 8, 4, 0},
+    {LAYER "mlp.linear_fc2.weight", 4, 4, 0},
+    {"model.decoder.final_layernorm.weight", 4, 0, 0},
+    {"model.output_layer.weight", 8, 4, 0},
+};
+enum { PARAMS = sizeof one_layer / sizeof *one_layer, VECTOR = 544 };
+
+/* Writes a rank with a distributed optimizer, whose vectors have `total` elements.  Elements of
+ * parameter i are those from 100 i on, those of its copy larger by 0.25, of its moments by 50.
+ * order[i] is the parameter that the optimizer has in the place of i. */
+static const char *write_optimizer(const int *order, int64_t total)
+{
+    const char *root = test_folder(), *rank = test_path(root, "mp_rank_00");
+    static char keys[3][16] = {"0.().param", "0.().exp_avg", "0.().exp_avg_sq"};
+    static float values[PARAMS][64], vectors[3][VECTOR + 1];
+    char names[PARAMS][96];
+    struct torch_tensor model[PARAMS], state[3];
+    int64_t end = 0;
+    CHECK_STATUS(OK, file_make_dirs(rank));
+    for (int i = PARAMS - 1; i >= 0; i--) {
+        int64_t rows = one_layer[i].rows, columns = one_layer[i].columns;
+        int64_t start = (end + 63) / 64 * 64, count = rows * (columns ? columns : 1);
+        snprintf(names[i], sizeof names[i], "%s", one_layer[i].name);
+        model[i] = (struct torch_tensor){.name = names[i],
+                                         .dtype = SAFETENSORS_F32,
+                                         .num_dims = columns ? 2 : 1,
+                                         .shape = {rows, columns},
+                                         .data = (const unsigned char *)values[i]};
+        for (int64_t e = 0; e < count; e++) {
+            float value = (float)(100 * (order[i] + 1)) + (float)e;
+            values[i][e] = (float)(100 * (i + 1)) + (float)e;
+            vectors[0][start + e] = value + 0.25f;
+            vectors[1][start + e] = vectors[2][start + e] = value + 50;
+        }
+        end = start + count;
+    }
+    CHECK(end == VECTOR);
+    for (int k = 0; k < 3; k++)
+        state[k] = (struct torch_tensor){.name = keys[k],
+                                         .dtype = SAFETENSORS_F32,
+                                         .num_dims = 1,
+                                         .shape = {total},
+                                         .data = (const unsigned char *)vectors[k]};
+    write_archive(test_path(rank, "model_optim_rng.pt"), model, PARAMS, true);
+    write_archive(test_path(rank, "distrib_optim.pt"), state, 3, false);
+    return root;
+}
+
+static bool has_first(const struct tensor_slices *s, enum param_id id, int layer,
+                      enum tensor_kind kind, float value)
+{
+    const struct tensor_name name = {id, layer, kind};
+    const struct sliced_tensor *t = tensor_slices_find(s, &name);
+    float got;
+    CHECK(t);
+    CHECK_STATUS(OK, tensor_slices_read(s, t, 0, 1, &got));
+    return got >= value && got <= value;
+}
+
+TEST(the_distributed_optimizer_of_megatrons_ranks_is_read)
+{
+    static const int order[PARAMS] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+    const char *root = write_optimizer(order, VECTOR);
+    struct torch_state state;
+    struct tensor_slices s;
+    CHECK_STATUS(OK, megatron_ranks_open(&s, root, NULL));
+    CHECK(s.count == 12 && has_first(&s, PARAM_mlp_down, 0, TENSOR_WEIGHT, 700.25f));
+    tensor_slices_release(&s);
+    CHECK_STATUS(OK, torch_files_open_moments(&s, root, NULL, &state));
+    CHECK(s.count == 24 && state.step == 3);
+    CHECK(has_first(&s, PARAM_embed, -1, TENSOR_EXP_AVG, 150));
+    CHECK(has_first(&s, PARAM_head, -1, TENSOR_EXP_AVG_SQ, 950));
+    CHECK(has_first(&s, PARAM_attn_norm, 0, TENSOR_EXP_AVG, 250));
+    CHECK(has_first(&s, PARAM_attn_out, 0, TENSOR_EXP_AVG, 350));
+    CHECK(has_first(&s, PARAM_mlp_up, 0, TENSOR_EXP_AVG, 666));
+    tensor_slices_release(&s);
+    torch_state_release(&state);
+}
+
+TEST(an_optimizer_of_megatrons_ranks_in_another_order_is_unsupported)
+{
+    static const int orders[][PARAMS] = {{0, 4, 2, 3, 1, 5, 6, 7, 8},
+                                         {8, 1, 2, 3, 4, 5, 6, 7, 0},
+                                         {0, 1, 2, 3, 4, 5, 6, 7, 8},
+                                         {0, 1, 2, 3, 4, 5, 6, 7, 8}};
+    static const int64_t totals[] = {VECTOR, VECTOR, VECTOR - 1, VECTOR + 1};
+    for (int i = 0; i < 4; i++) {
+        const char *root = write_optimizer(orders[i], totals[i]);
+        struct torch_state state;
+        struct tensor_slices s;
+        CHECK_STATUS(UNSUPPORTED, torch_files_open_moments(&s, root, NULL, &state));
+        CHECK_MESSAGE("--ckpt-convert-format torch_dist");
+        torch_state_release(&state);
+        CHECK_STATUS(OK, megatron_ranks_open(&s, root, NULL));
+        CHECK(s.count == 12 && has_first(&s, PARAM_mlp_down, 0, TENSOR_WEIGHT, 700));
+        tensor_slices_release(&s);
+    }
+}
+
+TEST(a_truncated_optimizer_of_megatrons_ranks_is_damage)
+{
+    static const int order[PARAMS] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+    const char *root = write_optimizer(order, VECTOR);
+    const char *path = test_path(root, "mp_rank_00/distrib_optim.pt");
+    struct torch_state state;
+    struct tensor_slices s;
+    struct text t = {0};
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &t));
+    for (size_t len = 0; len < t.len; len += 499) {
+        CHECK_STATUS(OK, file_write(path, t.data, len));
+        CHECK_STATUS(DATA, torch_files_open_moments(&s, root, NULL, &state));
+        CHECK_STATUS(DATA, megatron_ranks_open(&s, root, NULL));
+        torch_state_release(&state);
+    }
+    text_release(&t);
 }
