@@ -41,6 +41,8 @@ CASES = {
     "interleaved": ["--optim", "plain", "--qkv-bias", "--interleaved"],
     "padded": ["--optim", "plain", "--padded", "--tp", "2"],
     "torch": ["--bf16", "--torch", "--tp", "2", "--pp", "2"],
+    "torch_2x2x2": ["--optim", "dp_reshardable", "--bf16", "--torch", "--own", "--tp", "2", "--pp", "2", "--dp", "2"],
+    "torch_stages": ["--optim", "dp_reshardable", "--bf16", "--torch", "--own", "--tied", "--pp", "2", "--vp", "2"],
 }
 TOKENS = 50  # of the padded vocabulary
 V, D, H, G, K, F, T, STEPS = 64, 16, 4, 2, 4, 24, 16, 3
@@ -175,16 +177,24 @@ def merge_own_state(torch, folder, a):
     return out
 
 
-def save_torch(torch, dist, a, models):
-    """Writes this rank's folder of --ckpt-format torch, without the optimizer."""
+def save_torch(torch, dist, a, models, optimizer):
+    """Writes this rank's folder of --ckpt-format torch, with a distributed optimizer."""
     from megatron.core import parallel_state
     name = f"mp_rank_{parallel_state.get_tensor_model_parallel_rank():02d}"
     if a.pp > 1:
         name += f"_{parallel_state.get_pipeline_model_parallel_rank():03d}"
     folder = pathlib.Path(a.folder, "torch", f"iter_{STEPS:07d}", name)
-    folder.mkdir(parents=True)
-    torch.save({"args": run_args(torch, a), "checkpoint_version": 3.0, "iteration": STEPS,
-                "model": models[0].state_dict_for_save_checkpoint()}, folder / "model_optim_rng.pt")
+    folder.mkdir(parents=True, exist_ok=True)
+    if optimizer:
+        optimizer.save_parameter_state(folder / "distrib_optim.pt")
+    if parallel_state.get_data_parallel_rank():
+        return
+    state = {"args": run_args(torch, a), "checkpoint_version": 3.0, "iteration": STEPS}
+    for i, m in enumerate(models):
+        state[f"model{i}" if a.vp > 1 else "model"] = m.state_dict_for_save_checkpoint()
+    if optimizer:
+        state["optimizer"] = optimizer.state_dict()
+    torch.save(state, folder / "model_optim_rng.pt")
     if dist.get_rank() == 0:
         pathlib.Path(a.folder, "torch", "latest_checkpointed_iteration.txt").write_text(str(STEPS))
 
@@ -211,7 +221,7 @@ def save(a):
     if a.own:
         torch.save(own, f"{a.folder}/own_{dist.get_rank()}.pt")
     if a.torch:
-        save_torch(torch, dist, a, models)
+        save_torch(torch, dist, a, models, optimizer)
     metadata.pop("dp_cp_group")
     dist_checkpointing.save(state, folder, content_metadata=metadata)
     if dist.get_rank() == 0:
