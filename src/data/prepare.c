@@ -313,11 +313,15 @@ static enum status write_tokens(struct prepare_state *p)
     for (size_t k = 0; batches[k % 3].num_groups || batches[(k + 2) % 3].num_groups; k++)
         TRY_OUT(
             run_pipeline_step(p, &batches[(k + 1) % 3], &batches[k % 3], &batches[(k + 2) % 3]));
+    if (!p->output.done.documents)
+        FAIL_OUT(DATA, "%s: %s", p->request->sources->path,
+                 p->request->num_sources > 1 ? "this source and the others have no document"
+                                             : "the source has no document");
 out:
     for (size_t i = 0; i < 3; i++) batch_free(&batches[i]);
     struct failure failure = {0};
-    if (status_save(&failure, st) && p->output.done.documents) {
-        prepare_output_sync(&p->output); /* keep what was complete before the failure */
+    if (status_save(&failure, st)) {
+        prepare_output_fail(&p->output); /* keep what was complete before the failure */
         status_restore(&failure);
     }
     return st;
@@ -341,10 +345,6 @@ enum status prepare_token_files(const struct prepare_request *request, struct pr
     TRY_OUT(prepare_output_open(&p.output));
     p.source = p.output.source, p.position = p.output.position;
     TRY_OUT(write_tokens(&p));
-    if (!p.output.done.documents)
-        FAIL_OUT(DATA, "%s: %s", request->sources->path,
-                 request->num_sources > 1 ? "this source and the others have no document"
-                                          : "the source has no document");
     TRY_OUT(prepare_output_publish(&p.output));
     *done = p.output.done;
 out:

@@ -251,6 +251,16 @@ enum status prepare_output_commit(struct prepare_output *o, size_t source, uint6
     return STATUS_OK;
 }
 
+void prepare_output_fail(struct prepare_output *o)
+{
+    if (o->done.documents) {
+        prepare_output_sync(o);
+        return;
+    }
+    unlink(o->bin_part);
+    remove_work_files(o);
+}
+
 enum status prepare_output_sync(struct prepare_output *o)
 {
     struct text t = {0};

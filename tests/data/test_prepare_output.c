@@ -147,6 +147,22 @@ TEST(prepare_starts_over_if_what_it_wrote_has_changed)
     text_release(&part);
 }
 
+TEST(prepare_leaves_no_files_of_a_failure_before_the_first_document)
+{
+    static const char *const texts[] = {"\n\n", "{\"text\": 7}\n{\"text\": \"a\"}\n"};
+    const char *folder = test_folder(), *path = test_path(folder, "a.jsonl");
+    struct prepare_stats done;
+    struct file_list left;
+    for (size_t i = 0; i < 2; i++) {
+        CHECK_STATUS(OK, file_write(path, texts[i], strlen(texts[i])));
+        CHECK(run(path, test_path(folder, "p"), 1, false, &done));
+        CHECK_MESSAGE(i ? "not a string" : "the source has no document");
+        CHECK_STATUS(OK, file_list_dir(&left, folder));
+        CHECK(left.count == 1); /* a.jsonl */
+        file_list_release(&left);
+    }
+}
+
 TEST(prepare_keeps_what_it_wrote_if_it_cannot_read_it)
 {
     const char *folder = test_folder(), *text = test_path(folder, "a.jsonl");
