@@ -70,9 +70,7 @@ static void cut_at_end(struct generation *g)
 {
     const struct tokenizer *t = g->loaded.tokenizer;
     size_t end = g->num_prompt;
-    while (end < g->ids.count && g->ids.ids[end] != tokenizer_eos(t) &&
-           g->ids.ids[end] < tokenizer_vocab_size(t))
-        end++;
+    while (end < g->ids.count && g->ids.ids[end] != tokenizer_eos(t)) end++;
     g->ids.count = end;
 }
 

@@ -116,10 +116,8 @@ void generation_rewind(struct generation *g)
 
 static int32_t choose(struct generation *g, const struct generation_choice *c, double *log_p)
 {
-    const struct tokenizer *t = g->loaded.tokenizer;
     struct sampling sampling = g->sampling;
-    int V = g->loaded.shape.V, known = t ? tokenizer_vocab_size(t) : V;
-    if (known < V) V = known;
+    int V = loaded_model_num_ids(&g->loaded);
     sampling.seed = c->seed;
     const float *logits_V = c->logits_V;
     if (g->repeat_penalty != 1) {

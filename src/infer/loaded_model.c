@@ -356,6 +356,12 @@ void loaded_model_close(struct loaded_model *l, enum status how)
     free(l->folder);
 }
 
+int loaded_model_num_ids(const struct loaded_model *l)
+{
+    int V = l->shape.V, known = l->tokenizer ? tokenizer_vocab_size(l->tokenizer) : V;
+    return known < V ? known : V;
+}
+
 enum status loaded_model_write_text(const struct loaded_model *l, const int32_t *ids, size_t count,
                                     const char *key, struct json_writer *w)
 {

@@ -1,9 +1,8 @@
 /* loaded_model.h -- a trained model opened for eval and generate: weights, tokenizer, machine.
  *
  * Memory   Weights occupy one arena, in the compute dtype; they are converted while being read.
- * Ranks    Each rank holds its shard of the model and takes part in every forward pass.  All
- *          functions except loaded_model_close, loaded_model_raise_signal and
- *          loaded_model_choose_layout are collective. */
+ * Ranks    Each rank holds its shard of the model and takes part in every forward pass.  The
+ *          functions that find or open a model are collective. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -65,6 +64,8 @@ void loaded_model_raise_signal(const struct loaded_model *l);
 /* `how` the command ended: see machine_close_ranks. */
 void loaded_model_close(struct loaded_model *l, enum status how);
 
+/* IDs below this have a text: the model's vocabulary may be larger than its tokenizer's. */
+int loaded_model_num_ids(const struct loaded_model *l);
 /* Writes the text of the tokens; U+FFFD for bytes that are not UTF-8, and for NUL. */
 enum status loaded_model_write_text(const struct loaded_model *l, const int32_t *ids, size_t count,
                                     const char *key, struct json_writer *w);

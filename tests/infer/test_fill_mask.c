@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "system/runs.h"
 
-/* Trains a masked or diffusion model on one repeated sentence; returns the folder of the run. */
-static char *trained(const char *objective, const char *steps)
+/* Trains a masked or diffusion model on one repeated sentence; returns the folder of the run.
+ * vocab_size "0": the tokenizer's. */
+static char *trained(const char *objective, const char *steps, const char *vocab_size)
 {
     const char *folder = test_folder();
     char *corpus = file_join(folder, "corpus.txt"), *config = file_join(folder, "run.toml");
@@ -14,8 +15,9 @@ static char *trained(const char *objective, const char *steps)
     text_addf(&settings,
               "objective.name=%s objective.mask_token=<|mask|> objective.mask_probability=0.2 "
               "model.dim=64 training.local_batch_size=8 training.global_batch_size=8 "
-              "training.steps=%s lr_scheduler.total_steps=%s optimizer.lr=1e-2",
-              objective, steps, steps);
+              "training.steps=%s lr_scheduler.total_steps=%s optimizer.lr=1e-2 "
+              "model.vocab_size=%s",
+              objective, steps, steps, vocab_size);
     CHECK(runs_train(config, dump, settings.data, NULL) == 0);
     text_release(&t), text_release(&settings);
     free(corpus), free(config);
@@ -24,7 +26,7 @@ static char *trained(const char *objective, const char *steps)
 
 TEST(masks_are_filled_in_with_the_original_text)
 {
-    char *run = trained("masked", "500");
+    char *run = trained("masked", "500", "0");
     struct text out = {0}, again = {0};
     struct json *v;
     CHECK(LLAMERO(&out, NULL, "generate", run, "--fill", "the lla<mask>a walks ov<|mask|>r snow",
@@ -51,7 +53,7 @@ TEST(masks_are_filled_in_with_the_original_text)
 
 TEST(fill_requires_masks_and_a_masked_model)
 {
-    char *run = trained("masked", "2");
+    char *run = trained("masked", "2", "0");
     struct text err = {0}, out = {0};
     struct json *v;
     CHECK(LLAMERO(NULL, &err, "generate", run, "--fill", "no masks") == 64);
@@ -98,7 +100,7 @@ TEST(masks_are_filled_in_within_the_steps_and_blocks_requested)
     static const char *const rejected[][2] = {{"10", "0"}, {"2", "4"}, {"8", "1"}};
     static const char *const objectives[] = {"masked", "diffusion"};
     for (int k = 0; k < 2; k++) {
-        char *run = trained(objectives[k], "5");
+        char *run = trained(objectives[k], "5", "0");
         struct text out = {0}, again = {0}, err = {0};
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
             check_filled(run, cases[i][0], cases[i][1], "3", &out);
@@ -117,10 +119,22 @@ TEST(masks_are_filled_in_within_the_steps_and_blocks_requested)
     }
 }
 
+TEST(ids_that_the_tokenizer_does_not_have_are_not_filled_in)
+{
+    static const char *const objectives[] = {"masked", "diffusion"};
+    for (int k = 0; k < 2; k++) {
+        char *run = trained(objectives[k], "1", "2048");
+        struct text out = {0};
+        check_filled(run, "0", "0", "3", &out);
+        text_release(&out);
+        free(run);
+    }
+}
+
 TEST(a_diffusion_model_continues_a_prompt)
 {
     static const char want[] = " over snow";
-    char *run = trained("diffusion", "800");
+    char *run = trained("diffusion", "800", "0");
     struct text out = {0}, again = {0};
     struct json *v;
     static const char *const ways[][2] = {{"0", "0"}, {"8", "4"}};
@@ -149,7 +163,7 @@ TEST(a_diffusion_model_continues_a_prompt)
 
 TEST(commands_that_require_another_objective_reject_a_diffusion_model)
 {
-    char *run = trained("diffusion", "2");
+    char *run = trained("diffusion", "2", "0");
     struct text err = {0};
     CHECK(LLAMERO(NULL, &err, "eval", run, "--task", "tests/infer/data/none.jsonl") == 78);
     CHECK(strstr(err.data, "--task requires a causal or masked one"));
