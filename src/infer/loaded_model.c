@@ -150,9 +150,21 @@ void loaded_model_choose_layout(struct parallelism_config *p, bool requested, in
                  ranks);
 }
 
+static bool is_of_command_line(const struct config *c, const char *key)
+{
+    return !strcmp(config_key_origin(c, key), "command line");
+}
+
 static enum status open_machine(struct loaded_model *l, bool requested)
 {
     struct parallelism_config p = l->config.parallelism;
+    if (is_of_command_line(&l->config, "parallelism.data_parallel_shard_degree")) {
+        /* It counts all FSDP ranks: those of the run's stages and contexts do not come on top. */
+        if (!is_of_command_line(&l->config, "parallelism.pipeline_parallel_degree"))
+            p.pipeline_parallel_degree = 1;
+        if (!is_of_command_line(&l->config, "parallelism.context_parallel_degree"))
+            p.context_parallel_degree = 1;
+    }
     loaded_model_choose_layout(&p, requested, l->machine.world.size);
     TRY(machine_open_ranks(&l->machine, &l->config.device, &p));
     return STATUS_OK;

@@ -62,6 +62,22 @@ TEST(inference_layout_falls_back_to_fsdp_unless_one_is_requested)
     CHECK(has(&p, 1, -1, 4));
 }
 
+TEST(shards_requested_on_the_command_line_do_not_multiply_with_the_stages_of_the_run)
+{
+    const char *folder = test_folder();
+    char *corpus = file_join(folder, "corpus.txt"), *run = file_join(folder, "run.toml");
+    char *dump = file_join(folder, "out");
+    struct text err = {0};
+    runs_write_corpus(corpus, 4000);
+    runs_write_config(run, corpus);
+    CHECK(runs_train_ranks(2, run, dump, "parallelism.pipeline_parallel_degree=2 training.steps=1",
+                           &err) == 0);
+    CHECK(LLAMERO(NULL, &err, "eval", dump, corpus, "--batches", "1", "--ranks", "2",
+                  "parallelism.data_parallel_shard_degree=2") == 0);
+    text_release(&err);
+    free(corpus), free(run), free(dump);
+}
+
 TEST(bytes_of_tokens_that_are_not_utf8_are_written_as_replacement_characters)
 {
     static const int32_t ids[] = {'a', '"', 0xC3, 0xA9, 0, 'b'};
