@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
 #include "config/data_stages.h"
 #include "hub/hub.h"
@@ -179,6 +180,15 @@ static bool stages_depend_on_ranks(const struct config *c)
     return any && c->training.global_batch_size < 0;
 }
 
+/* The step after which the weights were saved.  Only checkpoints of ours have a manifest; another
+ * program's with a run's config.toml is named step-N.  -1: unknown. */
+static enum status find_step(const char *folder, int64_t *step)
+{
+    *step = folder_path_step(folder);
+    if (file_exists_in(folder, "manifest.json")) TRY(manifest_check(folder, step));
+    return STATUS_OK;
+}
+
 /* Sets the length of rows and the mask to those of the data stage of the run's last step. */
 static enum status apply_stage(struct loaded_model *l, const struct loaded_model_options *o)
 {
@@ -186,14 +196,19 @@ static enum status apply_stage(struct loaded_model *l, const struct loaded_model
     struct data_stage stage;
     int64_t step;
     if (!c->data.num_stages) return STATUS_OK;
-    TRY(manifest_check(l->folder, &step));
+    TRY(find_step(l->folder, &step));
+    const char *guess = step < 0 ? "a folder that is not named step-N: assuming the end of the run"
+                        : stages_depend_on_ranks(c)
+                            ? "data.stage.N.at_tokens with training.global_batch_size = -1: "
+                              "assuming that the run had as many ranks as now"
+                            : NULL;
+    if (step < 0) step = c->training.steps;
     size_t index = data_stages_find(c, &l->machine.mesh, step > 0 ? step - 1 : 0);
-    if (stages_depend_on_ranks(c) && !sets(o, "training.seq_len") && !l->machine.world.rank)
+    if (guess && !sets(o, "training.seq_len") && !l->machine.world.rank)
         log_line(LOG_WARN,
-                 "data.stage.N.at_tokens with training.global_batch_size = -1: assuming that the "
-                 "run had as many ranks as now, so its last step was in data stage %zu; "
-                 "training.seq_len and model.attn_mask_type set another row length and mask",
-                 index);
+                 "%s: %s, so its last step was in data stage %zu; training.seq_len and "
+                 "model.attn_mask_type set another row length and mask",
+                 l->folder, guess, index);
     data_stages_open(&stage, c, &l->machine.mesh, index);
     if (!sets(o, "training.seq_len")) c->training.seq_len = stage.config.training.seq_len;
     if (!sets(o, "model.attn_mask_type"))

@@ -78,6 +78,35 @@ TEST(shards_requested_on_the_command_line_do_not_multiply_with_the_stages_of_the
     free(corpus), free(run), free(dump);
 }
 
+/* Tokens of a batch of eight rows: those of the stage of the step. */
+static void check_batch(const char *model, const char *corpus, const char *tokens, bool is_guess)
+{
+    struct text out = {0}, err = {0};
+    CHECK(LLAMERO(&out, &err, "eval", model, corpus, "--batches", "1") == 0);
+    CHECK(strstr(out.data, tokens));
+    CHECK(is_guess == (strstr(err.data, "assuming the end of the run") != NULL));
+    text_release(&out), text_release(&err);
+}
+
+TEST(a_run_converted_to_dcp_has_the_rows_of_the_data_stage_of_its_step)
+{
+    static const char *const names[] = {"step-1", "step-2", "dcp"};
+    const char *folder = test_folder();
+    char *corpus = file_join(folder, "corpus.txt"), *run = file_join(folder, "run.toml");
+    char *dump = file_join(folder, "out");
+    runs_write_corpus(corpus, 4000);
+    runs_write_config(run, corpus);
+    CHECK(runs_train(run, dump, "training.steps=2 data.stage.0.at_step=1 data.stage.0.seq_len=16",
+                     NULL) == 0);
+    for (int i = 0; i < 3; i++) {
+        char *dcp = file_join(folder, names[i]);
+        CHECK(LLAMERO(NULL, NULL, "convert", dump, dcp, "--to", "dcp") == 0);
+        check_batch(dcp, corpus, i ? "tokens          128\n" : "tokens          256\n", i == 2);
+        free(dcp);
+    }
+    free(corpus), free(run), free(dump);
+}
+
 TEST(bytes_of_tokens_that_are_not_utf8_are_written_as_replacement_characters)
 {
     static const int32_t ids[] = {'a', '"', 0xC3, 0xA9, 0, 'b'};
