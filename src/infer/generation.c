@@ -121,8 +121,8 @@ static int32_t choose(struct generation *g, const struct generation_choice *c, d
     sampling.seed = c->seed;
     const float *logits_V = c->logits_V;
     if (g->repeat_penalty != 1) {
-        memcpy(g->penalized_V, logits_V, (size_t)V * sizeof *g->penalized_V);
-        sampling_penalize(g->penalized_V, V, g->repeat_penalty, c->ids->ids, c->ids->count);
+        const struct sampling_penalty p = {g->repeat_penalty, c->ids->ids, c->ids->count};
+        sampling_penalize(&p, logits_V, V, g->penalized_V);
         logits_V = g->penalized_V;
     }
     int32_t id = sampling_pick(&sampling, logits_V, V, c->ids->count, g->order_V);

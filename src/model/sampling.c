@@ -59,15 +59,15 @@ static double sum_exp(const float *logits_V, int V, float max)
     return total;
 }
 
-void sampling_penalize(float *logits_V, int V, double penalty, const int32_t *ids, size_t count)
+void sampling_penalize(const struct sampling_penalty *p, const float *logits_V, int V,
+                       float *penalized_V)
 {
-    if (penalty == 1 || !(penalty > 0)) return;
-    for (size_t i = 0; i < count; i++) {
-        bool is_repeated = false; /* each token once */
-        for (size_t k = 0; k < i && !is_repeated; k++) is_repeated = ids[k] == ids[i];
-        if (is_repeated || ids[i] < 0 || ids[i] >= V) continue;
-        float *logit = &logits_V[ids[i]];
-        *logit = *logit > 0 ? *logit / (float)penalty : *logit * (float)penalty;
+    const float by = (float)p->by;
+    memcpy(penalized_V, logits_V, (size_t)V * sizeof *penalized_V);
+    for (size_t i = 0; i < p->count; i++) {
+        int32_t id = p->ids[i];
+        if (id < 0 || id >= V) continue;
+        penalized_V[id] = logits_V[id] > 0 ? logits_V[id] / by : logits_V[id] * by;
     }
 }
 

@@ -23,9 +23,15 @@ struct candidate {
     int32_t id;
 };
 
-/* Divides the logits of the tokens that occur in `ids` by the penalty, or multiplies those below 0
- * (Keskar et al. 2019); 0 and 1 change nothing. */
-void sampling_penalize(float *logits_V, int V, double penalty, const int32_t *ids, size_t count);
+struct sampling_penalty {
+    double by; /* above 0 */
+    const int32_t *ids;
+    size_t count;
+};
+/* Copies the logits; divides those of the tokens that occur in `ids` by the penalty, or multiplies
+ * those below 0 (Keskar et al. 2019). */
+void sampling_penalize(const struct sampling_penalty *p, const float *logits_V, int V,
+                       float *penalized_V);
 /* log(softmax(logits))[id]: the model's own, whatever the sampling. */
 double sampling_log_probability(const float *logits_V, int V, int32_t id);
 /* The token for that position of the text. */

@@ -53,12 +53,13 @@ TEST(min_p_drops_tokens_far_less_likely_than_the_best)
 
 TEST(repeat_penalty_makes_tokens_of_the_text_less_likely)
 {
-    float logits_V[] = {2, -1, 4, 0.5f};
+    const float logits_V[] = {2, -1, 4, 0.5f};
     const int32_t ids[] = {2, 1, 2, 9};
-    sampling_penalize(logits_V, 4, 1, ids, 4);
-    CHECK(logits_V[2] == 4);
-    sampling_penalize(logits_V, 4, 2, ids, 4);
-    CHECK(logits_V[0] == 2 && logits_V[1] == -2 && logits_V[2] == 2 && logits_V[3] == 0.5f);
+    float out_V[4];
+    sampling_penalize(&(struct sampling_penalty){1, ids, 4}, logits_V, 4, out_V);
+    CHECK(!memcmp(out_V, logits_V, sizeof out_V));
+    sampling_penalize(&(struct sampling_penalty){2, ids, 4}, logits_V, 4, out_V);
+    CHECK(out_V[0] == 2 && out_V[1] == -2 && out_V[2] == 2 && out_V[3] == 0.5f);
 }
 
 TEST(log_probabilities_sum_to_one)
