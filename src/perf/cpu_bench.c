@@ -247,11 +247,6 @@ static enum status time_step(struct trainer *t, const struct op_calls *l,
     return STATUS_OK;
 }
 
-static double attention_flops_per_token(const struct model_shape *s, int T)
-{
-    return 12.0 * s->L * s->H * s->K * T;
-}
-
 static enum status time_steps(struct trainer *t, const struct op_calls *l,
                               struct call_timing *timings, struct step_timing *s, int rounds)
 {
@@ -263,8 +258,7 @@ static enum status time_steps(struct trainer *t, const struct op_calls *l,
     enum status st = STATUS_OK;
     s->tokens = (int64_t)t->batch.B * t->batch.T;
     s->flops = model_flops_per_token(shape, t->batch.T) * (double)s->tokens;
-    s->flops_causal =
-        s->flops - attention_flops_per_token(shape, t->batch.T) / 2 * (double)s->tokens;
+    s->flops_causal = model_causal_flops_per_token(shape, t->batch.T) * (double)s->tokens;
     for (int i = -1; i < rounds; i++) {
         double peak = peak_burst_run(&burst);
         TRY_OUT(time_step(t, l, timings, s, i));

@@ -74,7 +74,7 @@ struct step_timing {
     double zero_seconds; /* zeroing gradients; mean of the steps */
     double rest;         /* mean time outside operations: loss reduction, gaps between calls */
     double flops;        /* per step, by model_flops_per_token */
-    double flops_causal; /* the same with causal attention counted half */
+    double flops_causal; /* per step, by model_causal_flops_per_token */
     double burst_flops;  /* peak FLOP/s in short bursts around the steps; median */
     double burst_share;  /* FLOP/s of a step over that of the bursts around it; median */
 };

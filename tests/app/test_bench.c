@@ -41,7 +41,8 @@ TEST(bench_times_every_operation_and_its_parts_sum_to_the_step)
     struct json *b;
     const char *path = test_path(test_folder(), "bench.json");
     CHECK(LLAMERO(&out, NULL, "bench", "--json", "--output", path, SMALL,
-                  "training.global_batch_size=4", "model.converters=[\"float8\"]") == 0);
+                  "training.global_batch_size=4", "model.converters=[\"float8\"]",
+                  "model.sliding_window=8") == 0);
     CHECK_STATUS(OK, json_parse(out.data, out.len, "bench", &b));
     CHECK_STATUS(OK, file_read(path, 1 << 20, &kept));
     CHECK(!strcmp(kept.data, out.data));
@@ -65,9 +66,9 @@ TEST(bench_times_every_operation_and_its_parts_sum_to_the_step)
     CHECK(json_number(json_get(step, "mfu")) > json_number(json_get(step, "mfu_causal")));
     CHECK(json_number(json_get(step, "mfu_causal")) > 0);
     CHECK(json_number(json_get(step, "burst_share")) > 0);
-    /* 12 L H K T a token, of which causal attention leaves half */
+    /* 6 for each weight of a norm and token; of attention those of keys before the window */
     CHECK_NEAR(json_number(json_get(step, "flops")) - json_number(json_get(step, "flops_causal")),
-               6.0 * 2 * 32 * 24 * (4 * 24), 1e-6);
+               (6.0 * 5 * 32 + 6.0 * 2 * 32 * 8 * 8 / 24) * (4 * 24), 1e-6);
     CHECK(json_count(json_get(step, "seconds")) == 1);
     for (const struct json *v = json_first(operations); v; v = json_next(v)) {
         CHECK(json_number(json_get(v, "seconds")) > 0 && json_number(json_get(v, "share")) > 0);
