@@ -32,7 +32,8 @@ static int64_t reader_rows(const struct layout_choice *x, int64_t step_rows)
     return (step_rows + readers - 1) / readers;
 }
 
-int64_t layout_choice_microbatches(const struct layout_choice *x, int64_t step_rows)
+/* Microbatches of a step on each reader. */
+static int64_t num_microbatches(const struct layout_choice *x, int64_t step_rows)
 {
     return reader_rows(x, step_rows) / x->rows;
 }
@@ -94,7 +95,7 @@ static void each_schedule(struct enumeration *e)
 {
     struct layout_choice *x = &e->at;
     int pp = x->degree[AXIS_pp];
-    int64_t all = layout_choice_microbatches(x, e->all->step_rows);
+    int64_t all = num_microbatches(x, e->all->step_rows);
     bool is_even = all % (all < pp ? 1 : all / pp) == 0; /* rounds of microbatches (schedule.h) */
     for (x->chunks = 1; x->chunks * pp <= e->all->shape->L; x->chunks *= 2) {
         if (x->chunks == 1 || layers_per_stage(e->all, x->chunks * pp)) each_kind(e);
@@ -109,9 +110,11 @@ static void each_rows(struct enumeration *e)
     struct layout_choice *x = &e->at;
     int64_t all = reader_rows(x, e->all->step_rows);
     int64_t share = (int64_t)x->degree[AXIS_cp] * x->degree[AXIS_tp];
-    for (int rows = 1; rows <= all && rows <= MAX_ROWS; rows++) {
-        bool is_candidate = (rows & (rows - 1)) == 0 || rows == all;
-        if (layout_choice_keeps_rows(c)) is_candidate = rows == c->training.local_batch_size;
+    int first = 1, last = all < MAX_ROWS ? (int)all : MAX_ROWS;
+    bool keeps = layout_choice_keeps_rows(c);
+    if (keeps) first = last = (int)c->training.local_batch_size;
+    for (int rows = first; rows <= last; rows++) {
+        bool is_candidate = keeps || (rows & (rows - 1)) == 0 || rows == all;
         if (!is_candidate || all % rows || rows * c->training.seq_len % share) continue;
         x->rows = rows;
         each_schedule(e);

@@ -60,12 +60,10 @@ void layout_choice_each(const struct layout_choices *all,
 /* Whether results depend on training.local_batch_size: the losses of loss_norm = "rank_mean", and
  * elastic sums.  Then it stays as configured. */
 bool layout_choice_keeps_rows(const struct config *c);
-/* Microbatches of a step on each reader. */
-int64_t layout_choice_microbatches(const struct layout_choice *x, int64_t step_rows);
 /* Sets the options of the choice in a copy of the configuration, and its mesh. */
 void layout_choice_apply(const struct layout_choice *x, const struct layout_choices *all,
                          struct config *c, struct mesh *mesh);
-/* Appends the settings, "section.key=value" separated by spaces; those with their default are left
- * out. */
+/* Appends the settings, "section.key=value" separated by spaces; those of the pipeline only if
+ * there is one. */
 void layout_choice_settings(const struct layout_choice *x, const struct layout_choices *all,
                             struct text *out);

@@ -18,7 +18,6 @@ enum numerics {
 #define X(name, text) NUMERICS_##name,
     NUMERICS_LIST(X)
 #undef X
-        NUMERICS_COUNT
 };
 const char *memory_fit_numerics_name(enum numerics n);
 const char *memory_fit_numerics_text(enum numerics n);

@@ -58,6 +58,10 @@ TEST(layout_choices_keep_local_batch_size_where_losses_depend_on_it)
     CHECK(all.count > 0);
     l.config.training.loss_norm = LOSS_NORM_token_mean;
     CHECK(see_all(&l).count > all.count);
+    l.config.training.loss_norm = LOSS_NORM_rank_mean;
+    l.config.training.local_batch_size = 100;
+    l.search.all.step_rows = 400;
+    CHECK(see_all(&l).count > 0);
     layouts_close(&l);
 }
 
