@@ -100,11 +100,9 @@ int schedule_max_in_flight(const struct schedule *s, int rank, int chunk)
     /* after the warmup the numbers repeat with each round through all chunks */
     int pass = all / num_rounds(s->num_microbatches, s->pp), left = all - warmup;
     for (int i = 0; i < warmup + (pass < left ? pass : left); i++) {
-        if (chunk == ALL_CHUNKS || nth_action(s, FORWARD, i).chunk == chunk) now++;
+        if (nth_action(s, FORWARD, i).chunk == chunk) now++;
         if (now > max) max = now;
-        if (i >= warmup &&
-            (chunk == ALL_CHUNKS || nth_action(s, BACKWARD, i - warmup).chunk == chunk))
-            now--;
+        if (i >= warmup && nth_action(s, BACKWARD, i - warmup).chunk == chunk) now--;
     }
     return max;
 }

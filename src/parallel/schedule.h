@@ -57,9 +57,7 @@ void schedule_actions(const struct schedule *s, int rank, struct action *actions
  * for all ranks, in rounds of pp microbatches.  They need one send buffer. */
 void schedule_forward_actions(const struct schedule *s, struct action *actions);
 
-enum { ALL_CHUNKS = -1 };
-/* Largest number of microbatches of a chunk in flight: forward begun and backward not finished.  Of
- * all chunks together it may be less than the sum over chunks. */
+/* Largest number of microbatches of a chunk in flight: forward begun and backward not finished. */
 int schedule_max_in_flight(const struct schedule *s, int rank, int chunk);
 
 /* Send buffers that a chunk needs in each direction so that ranks cannot deadlock. */

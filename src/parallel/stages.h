@@ -8,17 +8,10 @@
 #include "base/status.h"
 #include "parallel/schedule.h"
 
-/* name, who splits like that, how */
-#define SPLIT_LIST(X)                                                                              \
-    X(first, "torchtitan",                                                                         \
-      "embedding and head count as layers; the remainder to the first stages")                     \
-    X(last, "NxD Training", "only blocks count; the remainder to the last stages")                 \
-    X(cuts, "NxD Training", "after given blocks")
-
 enum split {
-#define X(name, whose, text) SPLIT_##name,
-    SPLIT_LIST(X)
-#undef X
+    SPLIT_first, /* torchtitan's: embedding and head count as layers; first stages get the rest */
+    SPLIT_last,  /* NxD Training's: only blocks count; the last stages get the rest */
+    SPLIT_cuts,  /* NxD Training's: after given blocks */
 };
 
 enum { MAX_CUTS = 255 };
