@@ -105,10 +105,3 @@ enum status init_weights_repeat(const struct layout *l, const struct shard *p,
     }
     return STATUS_OK;
 }
-
-enum status init_weights_f32(const struct layout *l, const struct shard *p,
-                             const struct model_shape *m, uint64_t seed, float *weights)
-{
-    struct store to = store_f32(weights, NULL);
-    return init_weights_store(l, p, m, seed, &to);
-}

@@ -24,6 +24,3 @@ enum status init_weights_store(const struct layout *l, const struct shard *p,
  * whose time does not depend on the values as long as these are random. */
 enum status init_weights_repeat(const struct layout *l, const struct shard *p,
                                 const struct model_shape *m, uint64_t seed, const struct store *to);
-/* init_weights_store for f32 weights in host memory. */
-enum status init_weights_f32(const struct layout *l, const struct shard *p,
-                             const struct model_shape *m, uint64_t seed, float *weights);

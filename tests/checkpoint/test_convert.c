@@ -15,9 +15,10 @@ static char *write_model(const char *folder, bool tied, float **weights)
     struct layout layout;
     layout_init(&layout, &shape, 1);
     *weights = heap(layout.elements * sizeof **weights);
+    const struct store to = store_f32(*weights, NULL);
     struct shard all;
     shard_init(&all, &layout, 0, 1);
-    CHECK_STATUS(OK, init_weights_f32(&layout, &all, &shape, 7, *weights));
+    CHECK_STATUS(OK, init_weights_store(&layout, &all, &shape, 7, &to));
     struct checkpointer_options o = {.folder = folder, .world = comm_self()};
     struct checkpointer *c;
     CHECK_STATUS(OK, checkpointer_open(&c, &o));

@@ -14,9 +14,10 @@ static double deviation(const float *w, const struct tensor_slot *t)
 
 static void init_all(const struct layout *l, const struct model_shape *s, uint64_t seed, float *w)
 {
+    const struct store to = store_f32(w, NULL);
     struct shard all;
     shard_init(&all, l, 0, 1);
-    CHECK_STATUS(OK, init_weights_f32(l, &all, s, seed, w));
+    CHECK_STATUS(OK, init_weights_store(l, &all, s, seed, &to));
     shard_release(&all);
 }
 

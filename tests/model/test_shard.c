@@ -14,14 +14,15 @@ TEST(shards_partition_the_model)
         layout_init(&l, &s, shards);
         float *whole = heap(l.elements * sizeof *whole), *part = heap(l.elements * sizeof *part);
         size_t seen = 0, each = l.elements / (size_t)shards;
+        const struct store to_whole = store_f32(whole, NULL), to_part = store_f32(part, NULL);
         shard_init(&all, &l, 0, 1);
-        CHECK_STATUS(OK, init_weights_f32(&l, &all, &s, 5, whole));
+        CHECK_STATUS(OK, init_weights_store(&l, &all, &s, 5, &to_whole));
         shard_release(&all);
         for (int i = 0; i < shards; i++) {
             struct shard p;
             shard_init(&p, &l, i, shards);
             CHECK(p.elements == each);
-            CHECK_STATUS(OK, init_weights_f32(&l, &p, &s, 5, part));
+            CHECK_STATUS(OK, init_weights_store(&l, &p, &s, 5, &to_part));
             for (size_t n = 0; n < p.count; n++) {
                 const struct shard_run *q = &p.runs[n];
                 const float *from = whole + l.tensors[q->tensor].offset + q->first;

@@ -332,9 +332,10 @@ TEST(initial_loss_is_near_uniform)
     struct rig r;
     s.V = 512, s.D = 64, s.K = 16;
     rig_open(&r, &s, F32, 2, 64);
+    const struct store to = store_f32(r.weights, NULL);
     struct shard all;
     shard_init(&all, &r.m.layout, 0, 1);
-    CHECK_STATUS(OK, init_weights_f32(&r.m.layout, &all, &s, 5, r.weights));
+    CHECK_STATUS(OK, init_weights_store(&r.m.layout, &all, &s, 5, &to));
     shard_release(&all);
     CHECK_NEAR(rig_loss(&r) / (log(512) + 0.9735 / 2), 1, 0.03);
     rig_close(&r);
