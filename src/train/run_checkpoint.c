@@ -120,6 +120,36 @@ static enum status resume_data(struct training_run *r, const struct json *cursor
     return STATUS_OK;
 }
 
+/* Parts that checkpoint.exclude_from_loading leaves out of a run's own checkpoint would be left out
+ * again at its next start. */
+static void warn_of_excluded_parts(const struct training_run *r, const char *folder)
+{
+    static const char *const parts[] = {"optimizer", "lr_scheduler", "dataloader"};
+    struct text names = {0};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (option_list_contains(&r->config->checkpoint.exclude_from_loading, parts[i]))
+            text_addf(&names, "%s\"%s\"", names.len ? ", " : "", parts[i]);
+    if (names.len)
+        log_line(
+            LOG_WARN,
+            "checkpoint.exclude_from_loading leaves %s out of the run's own %s, and so at every "
+            "start: remove it before the next one to resume with all of the state",
+            names.data, folder);
+    text_release(&names);
+}
+
+/* The optimizer's own count of steps, on which AdamW's bias correction depends: moments that are
+ * not loaded begin at zero now, and others have seen the steps of the checkpoint. */
+static void count_moments(const struct training_run *r, struct trainer *t,
+                          const struct checkpoint_found *found)
+{
+    bool is_counted = json_get(found->train, "moment_steps");
+    if (option_list_contains(&r->config->checkpoint.exclude_from_loading, "optimizer"))
+        t->moments_begin = t->steps_done;
+    else if (!is_counted)
+        t->moments_begin = t->steps_done - found->step;
+}
+
 /* Restores steps, counters, FP8 scales and data cursor from a checkpoint of this run. */
 static enum status resume_state(struct training_run *r, const char *folder,
                                 const struct checkpoint_found *found)
@@ -130,6 +160,7 @@ static enum status resume_state(struct training_run *r, const char *folder,
     if (!option_list_contains(&r->config->checkpoint.exclude_from_loading, "lr_scheduler"))
         t->steps_done = found->step;
     TRY(trainer_state_load(t, found->train));
+    count_moments(r, t, found);
     TRY(guard_load(&r->guard, json_get(found->train, "guard")));
     r->validation_due = r->config->validation.enable && t->steps_done == found->step &&
                         json_true(json_get(found->train, "validation_due"));
@@ -173,6 +204,8 @@ static enum status load_checkpoint(struct training_run *r, const struct start *f
     if (from->whole)
         TRY_OUT(comm_agree(training_run_world(r), resume_state(r, from->folder, &found)));
     if (from->own && t->steps_done) warn_of_other_rows(r, found.train);
+    if (from->own && from->whole && found.train && r->is_main)
+        warn_of_excluded_parts(r, from->folder);
     if (!found.has_ema) TRY_OUT(trainer_start_ema(t));
     if (t->optim.ema && from->whole && found.train && !found.has_ema)
         log_line(LOG_INFO, "%s has no moving average of the weights: it starts from them",

@@ -228,7 +228,7 @@ enum status trainer_train_batch(struct trainer *t, struct step_result *result)
         t->is_updating = true;
         double clip = optim_clip_factor(result->grad_norm, c->training.max_norm);
         struct optim_update update = {t->gradients,  result->lr,
-                                      clip,          now.step,
+                                      clip,          now.step - t->moments_begin,
                                       decoupled > 0, schedule_decoupled_lr(s, decoupled, &now)};
         TRY(trainer_update_weights(t, &update));
         fsdp_invalidate_weights(&t->fsdp);

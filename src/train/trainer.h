@@ -72,9 +72,10 @@ struct trainer {
     struct batch_ramp ramp;
     int64_t step_rows;             /* of the current step, or of the last one; of all ranks */
     int64_t steps_done, rows_done; /* rows of all ranks */
-    int64_t tokens_seen;           /* inputs, since the first step of the run */
-    int64_t skips;    /* consecutive steps skipped because of a non-finite loss or gradient */
-    bool is_updating; /* the state is not that of a whole step: the optimizer changes it */
+    int64_t moments_begin; /* steps_done when moments were 0; negative: of more steps than that */
+    int64_t tokens_seen;   /* inputs, since the first step of the run */
+    int64_t skips;         /* consecutive steps skipped because of a non-finite loss or gradient */
+    bool is_updating;      /* the state is not that of a whole step: the optimizer changes it */
 };
 
 static inline const struct comm *trainer_group(const struct trainer *t, enum group g)

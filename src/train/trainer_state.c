@@ -9,6 +9,7 @@ void trainer_state_save(const struct trainer *t, struct json_writer *w)
     json_write_int(w, "rows_done", t->rows_done);
     json_write_int(w, "full_step_rows", t->ramp.global);
     json_write_int(w, "skips", t->skips);
+    if (t->moments_begin) json_write_int(w, "moment_steps", t->steps_done - t->moments_begin);
     if (t->config->optimizer.name != OPTIMIZER_AdamW)
         json_write_string(w, "optimizer", optimizer_name_word(t->config->optimizer.name));
     if (!t->has_float8) return;
@@ -42,10 +43,14 @@ static enum status check_optimizer(const struct trainer *t, const struct json *f
 
 enum status trainer_state_load(struct trainer *t, const struct json *from)
 {
+    int64_t moment_steps = t->steps_done;
     TRY(check_optimizer(t, from));
     TRY(json_get_int(from, "tokens_seen", 0, JSON_MAX_INT, &t->tokens_seen));
     TRY(load_rows(t, from));
     TRY(json_get_int(from, "skips", 0, JSON_MAX_INT, &t->skips));
+    if (json_get(from, "moment_steps"))
+        TRY(json_get_int(from, "moment_steps", 0, JSON_MAX_INT, &moment_steps));
+    t->moments_begin = t->steps_done - moment_steps;
     if (t->has_float8) TRY(float8_load(&t->float8, json_get(from, "float8")));
     return STATUS_OK;
 }

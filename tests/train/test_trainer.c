@@ -110,6 +110,21 @@ TEST(non_finite_step_is_skipped_and_changes_no_byte_of_the_state)
 }
 
 /* Losses of 30 steps, during which they fall from 5.6 to about 3. */
+TEST(moments_that_begin_at_zero_later_are_updated_as_in_a_first_step)
+{
+    struct training first, later;
+    struct step_result a, b;
+    TRAINING_OPEN(&first, "lr_scheduler.warmup_steps=0", "lr_scheduler.decay_ratio=0");
+    TRAINING_OPEN(&later, "lr_scheduler.warmup_steps=0", "lr_scheduler.decay_ratio=0");
+    later.trainer.steps_done = later.trainer.moments_begin = 50;
+    CHECK_STATUS(OK, trainer_step(&first.trainer, first.loader, &a));
+    CHECK_STATUS(OK, trainer_step(&later.trainer, later.loader, &b));
+    CHECK(a.lr == b.lr && b.step == 51);
+    size_t bytes = first.trainer.shard.elements * sizeof(float);
+    CHECK(!memcmp(first.trainer.optim.weights, later.trainer.optim.weights, bytes));
+    training_close(&first), training_close(&later);
+}
+
 TEST(eight_bit_moments_train_as_float32_moments)
 {
     struct training plain, quantized;
