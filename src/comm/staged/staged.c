@@ -155,8 +155,8 @@ static enum status wait(struct transfer *t)
     struct staged_transfer *s = t->in_flight;
     const struct staged_group *g = t->comm->group;
     if (!s) return STATUS_OK;
+    TRY(g->wrapped.transport->wait(&s->inner)); /* after a failure others may still write to it */
     s->in_flight = false;
-    TRY(g->wrapped.transport->wait(&s->inner));
     t->ended_s = s->inner.ended_s;
     TRY(copy_to_device(g, t, s->inner.x));
     return STATUS_OK;

@@ -177,3 +177,44 @@ TEST(staged_transfers_fail_when_a_rank_is_gone)
     struct with_device w = {.body = loses_a_rank};
     CHECK_STATUS(IO, ranks_run(2, run_with_device, &w));
 }
+
+/* The transfers of a transport that fails: records that staged_wrap's release leaves. */
+static struct transfer *failed[2];
+static int num_failed;
+
+static enum status start_failing(const struct comm *c, struct transfer *t)
+{
+    (void)c;
+    failed[num_failed++] = t;
+    return STATUS_OK;
+}
+
+static enum status wait_failing(struct transfer *t)
+{
+    (void)t;
+    FAIL(COMM, "the transfer failed");
+}
+
+static void release_nothing(struct comm *c) { (void)c; }
+
+TEST(staged_buffer_of_a_failed_transfer_is_not_used_again)
+{
+    static const struct transport failing = {.name = "failing",
+                                             .release = release_nothing,
+                                             .start = start_failing,
+                                             .wait = wait_failing};
+    num_failed = 0;
+    struct comm c = {.rank = 0, .size = 2, .transport = &failing};
+    struct queue *queue;
+    float x[N] = {0};
+    CHECK_STATUS(OK, cpu_queue_open(&queue, 1, 0));
+    CHECK_STATUS(OK, staged_wrap(&c, queue));
+    struct transfer first = {TRANSFER_broadcast, F32, N, .x = x}, second = first;
+    CHECK_STATUS(OK, comm_start(&c, &first));
+    CHECK_STATUS(COMM, comm_wait(&first));
+    CHECK_STATUS(OK, comm_start(&c, &second));
+    CHECK(failed[0]->x != failed[1]->x); /* other ranks may still write to the first */
+    CHECK_STATUS(COMM, comm_wait(&second));
+    comm_release(&c);
+    cpu_queue_close(queue);
+}
