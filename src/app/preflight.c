@@ -171,10 +171,10 @@ out:
 }
 
 /* Where the run resumes in its data; NULL: from the first row. */
-static const struct json *find_cursor(const struct config *c, const struct start_state *s)
+static const struct json *find_cursor(const struct start_state *s)
 {
     const struct json *cursor = json_get(s->found.train, "data");
-    bool is_excluded = option_list_contains(&c->checkpoint.exclude_from_loading, "dataloader");
+    bool is_excluded = option_list_contains(&s->start.excluded, "dataloader");
     return s->found.train && !is_excluded && !json_is_null(cursor) ? cursor : NULL;
 }
 
@@ -188,7 +188,7 @@ static void check_stages(struct flight *f, const struct start_state *s)
         struct data_stage stage;
         data_stages_open(&stage, f->c, &p->mesh, i);
         bool is_quiet = f->o->place == PREFLIGHT_RUN || i > at;
-        const struct json *cursor = i == at ? find_cursor(f->c, s) : NULL;
+        const struct json *cursor = i == at ? find_cursor(s) : NULL;
         enum status st = config_fit(&stage.config, &p->shape, &p->mesh);
         if (!st) st = check_loader(f, &stage.config, is_quiet, cursor);
         if (!st && p->data_checked && !f->awaits_tokenizer)

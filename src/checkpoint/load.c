@@ -440,7 +440,8 @@ static enum status load_on_rank(struct loading *l, struct weights_source *o,
     bool log = state->world->rank == 0; /* one line is enough */
     struct checkpoint_state training = *state;
     /* A part, so also of a run's own checkpoint: o->rules has only the tensors. */
-    if (rules && tensor_origins_excludes(rules->exclude, "optimizer")) training.exp_avg = NULL;
+    if (rules && rules->exclude && option_list_contains(rules->exclude, "optimizer"))
+        training.exp_avg = NULL;
     TRY(weights_source_open(o, l->folder, state, rules, log));
     if (log && rules && !is_resumed_whole(o, state)) weights_source_log(o);
     TRY(load_buffer(l, &o->origins, VALUE_WEIGHT, checkpoint_weights(state)));

@@ -218,12 +218,14 @@ static bool makes_other_model(const char *key, enum change_class class)
 static const char *describe_allowed(const struct settings_pair *p, const char *key,
                                     enum change_class class)
 {
+    const struct config *old = p->old->config;
     const struct checkpoint_config *k = &p->now->config->checkpoint;
+    bool starts_over =
+        option_list_contains(&k->exclude_from_loading, "dataloader") &&
+        !(old && option_list_contains(&old->checkpoint.exclude_from_loading, "dataloader"));
     bool is_model = makes_other_model(key, class);
     if (class == CHANGE_by_name && option_list_contains(&k->accept_changed, key)) return "accepted";
-    if (class == CHANGE_refused && !is_model &&
-        option_list_contains(&k->exclude_from_loading, "dataloader"))
-        return "the data start over";
+    if (class == CHANGE_refused && !is_model && starts_over) return "the data start over";
     if (config_find_array(key) && order_of(p->now->config) == IN_STREAMS)
         return describe_class(class); /* the sources may be in another order */
     /* without the shapes a size that a flavor sets is unknown */

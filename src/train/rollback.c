@@ -35,7 +35,7 @@ static enum status restore(struct rollback *b, const char *folder,
     if (!found->train || !found->has_moments)
         FAIL(DATA, "%s has only the model, so that the run cannot go back to it", folder);
     b->trainer->steps_done = found->step;
-    TRY(trainer_state_load(b->trainer, found->train));
+    TRY(trainer_state_load(b->trainer, found->train, true));
     TRY(restore_guard(b->guard, found->train));
     TRY(skip_rows(b, json_get(found->train, "data")));
     return STATUS_OK;

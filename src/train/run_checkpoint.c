@@ -111,60 +111,42 @@ enum status run_checkpoint_save_now(struct training_run *r)
 }
 
 /* Torch checkpoints have no usable data position, so the data restart from the first row. */
-static enum status resume_data(struct training_run *r, const struct json *cursor)
+static enum status resume_data(struct training_run *r, const struct start *from,
+                               const struct json *cursor)
 {
-    const struct option_list *excluded = &r->config->checkpoint.exclude_from_loading;
-    if (option_list_contains(excluded, "dataloader") || !r->reads || json_is_null(cursor))
-        return STATUS_OK;
+    bool starts_over = option_list_contains(&from->excluded, "dataloader");
+    if (starts_over || !r->reads || json_is_null(cursor)) return STATUS_OK;
     TRY(loader_load(r->loader, cursor));
     return STATUS_OK;
 }
 
-/* Parts that checkpoint.exclude_from_loading leaves out of a run's own checkpoint would be left out
- * again at its next start. */
-static void warn_of_excluded_parts(const struct training_run *r, const char *folder)
-{
-    static const char *const parts[] = {"optimizer", "lr_scheduler", "dataloader"};
-    struct text names = {0};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (option_list_contains(&r->config->checkpoint.exclude_from_loading, parts[i]))
-            text_addf(&names, "%s\"%s\"", names.len ? ", " : "", parts[i]);
-    if (names.len)
-        log_line(
-            LOG_WARN,
-            "checkpoint.exclude_from_loading leaves %s out of the run's own %s, and so at every "
-            "start: remove it before the next one to resume with all of the state",
-            names.data, folder);
-    text_release(&names);
-}
-
 /* The optimizer's own count of steps, on which AdamW's bias correction depends: moments that are
  * not loaded begin at zero now, and others have seen the steps of the checkpoint. */
-static void count_moments(const struct training_run *r, struct trainer *t,
+static void count_moments(struct trainer *t, const struct start *from,
                           const struct checkpoint_found *found)
 {
     bool is_counted = json_get(found->train, "moment_steps");
-    if (option_list_contains(&r->config->checkpoint.exclude_from_loading, "optimizer"))
+    if (option_list_contains(&from->excluded, "optimizer"))
         t->moments_begin = t->steps_done;
     else if (!is_counted)
         t->moments_begin = t->steps_done - found->step;
 }
 
 /* Restores steps, counters, FP8 scales and data cursor from a checkpoint of this run. */
-static enum status resume_state(struct training_run *r, const char *folder,
+static enum status resume_state(struct training_run *r, const struct start *from,
                                 const struct checkpoint_found *found)
 {
     struct trainer *t = &r->trainer;
+    bool has_moments = !option_list_contains(&from->excluded, "optimizer");
     if (found->step == 0 && !found->train) return STATUS_OK; /* initial weights */
-    TRY(start_check_state(folder, found));
-    if (!option_list_contains(&r->config->checkpoint.exclude_from_loading, "lr_scheduler"))
-        t->steps_done = found->step;
-    TRY(trainer_state_load(t, found->train));
-    count_moments(r, t, found);
+    TRY(start_check_state(from->folder, found));
+    if (!option_list_contains(&from->excluded, "lr_scheduler")) t->steps_done = found->step;
+    TRY(trainer_state_load(t, found->train, has_moments));
+    count_moments(t, from, found);
     TRY(guard_load(&r->guard, json_get(found->train, "guard")));
     r->validation_due = r->config->validation.enable && t->steps_done == found->step &&
                         json_true(json_get(found->train, "validation_due"));
-    TRY(resume_data(r, json_get(found->train, "data")));
+    TRY(resume_data(r, from, json_get(found->train, "data")));
     return STATUS_OK;
 }
 
@@ -194,18 +176,15 @@ static enum status load_checkpoint(struct training_run *r, const struct start *f
     struct checkpoint_state state = run_checkpoint_state(r);
     struct trainer *t = &r->trainer;
     struct checkpoint_found found = {0};
-    const struct load_rules rules = start_load_rules(from, r->config);
+    const struct load_rules rules = start_load_rules(from);
     enum status st = STATUS_OK;
     activity_enter(ACTIVITY_loading);
     TRY_OUT(comm_agree(training_run_world(r), compare_start(r, from)));
     if (!from->whole) state.exp_avg = state.exp_avg_sq = NULL;
     TRY_OUT(rank_check_start(from, training_run_world(r)));
     TRY_OUT(checkpoint_load(from->folder, &state, &rules, &found));
-    if (from->whole)
-        TRY_OUT(comm_agree(training_run_world(r), resume_state(r, from->folder, &found)));
+    if (from->whole) TRY_OUT(comm_agree(training_run_world(r), resume_state(r, from, &found)));
     if (from->own && t->steps_done) warn_of_other_rows(r, found.train);
-    if (from->own && from->whole && found.train && r->is_main)
-        warn_of_excluded_parts(r, from->folder);
     if (!found.has_ema) TRY_OUT(trainer_start_ema(t));
     if (t->optim.ema && from->whole && found.train && !found.has_ema)
         log_line(LOG_INFO, "%s has no moving average of the weights: it starts from them",

@@ -54,6 +54,51 @@ static enum status step_to_load(const struct config *c, const char *folder,
     return comm_broadcast_bytes(world, 0, step, sizeof *step);
 }
 
+/* The configuration of the run that saved the checkpoint, if the file has its checksum. */
+static enum status read_config(const char *folder, struct config *config, bool *is_read)
+{
+    char *path = file_join(folder, "config.toml");
+    enum status st = STATUS_OK;
+    *is_read = file_exists(path) && !manifest_verify(folder, "config.toml");
+    if (*is_read) st = config_load(config, path, NULL, 0);
+    if (st) config_release(config), *is_read = false;
+    free(path);
+    return st;
+}
+
+bool start_leaves_out(const char *folder, const struct config *c, const char *part)
+{
+    struct config saved;
+    bool is_read, is_done = false;
+    if (!option_list_contains(&c->checkpoint.exclude_from_loading, part)) return false;
+    if (!read_config(folder, &saved, &is_read) && is_read) {
+        is_done = option_list_contains(&saved.checkpoint.exclude_from_loading, part);
+        config_release(&saved);
+    }
+    return !is_done;
+}
+
+/* checkpoint.exclude_from_loading, of a run's own checkpoint without the parts that it leaves out
+ * no longer.  Collective. */
+static enum status list_excluded(struct start *s, const struct config *c, const struct comm *world)
+{
+    static const char *const parts[] = {"optimizer", "lr_scheduler", "dataloader"};
+    enum { PARTS = sizeof parts / sizeof *parts };
+    const struct option_list *all = &c->checkpoint.exclude_from_loading;
+    bool is_done[PARTS] = {false};
+    if (!all->count) return STATUS_OK;
+    for (size_t i = 0; i < PARTS && s->own && world->rank == 0; i++)
+        is_done[i] = !start_leaves_out(s->folder, c, parts[i]);
+    TRY(comm_broadcast_bytes(world, 0, is_done, sizeof is_done));
+    s->excluded.items = heap(all->count * sizeof *all->items);
+    for (size_t i = 0; i < all->count; i++) {
+        bool drops = false;
+        for (size_t k = 0; k < PARTS; k++) drops |= is_done[k] && !strcmp(all->items[i], parts[k]);
+        if (!drops) s->excluded.items[s->excluded.count++] = all->items[i];
+    }
+    return STATUS_OK;
+}
+
 static enum status find_own(struct start *s, const struct config *c, int64_t limit,
                             const struct comm *world)
 {
@@ -106,6 +151,7 @@ enum status start_find(struct start *s, const struct config *c, const struct sta
     enum status st = find_own(s, c, search->limit, world);
     if (!st && !s->own && c->checkpoint.initial_load_path[0])
         st = find_initial(s, c, search->fetch, world);
+    if (!st && s->folder) st = list_excluded(s, c, world);
     if (st) start_release(s);
     return st;
 }
@@ -113,14 +159,14 @@ enum status start_find(struct start *s, const struct config *c, const struct sta
 void start_release(struct start *s)
 {
     free(s->folder);
+    free(s->excluded.items);
     *s = (struct start){0};
 }
 
-struct load_rules start_load_rules(const struct start *s, const struct config *c)
+struct load_rules start_load_rules(const struct start *s)
 {
-    return (struct load_rules){.exclude = &c->checkpoint.exclude_from_loading,
-                               .partial = s->partial,
-                               .resumes = s->own && s->whole};
+    return (struct load_rules){
+        .exclude = &s->excluded, .partial = s->partial, .resumes = s->own && s->whole};
 }
 
 /* What the checkpoint's files say of the run that saved it.  Files that do not have their checksum
@@ -128,25 +174,21 @@ struct load_rules start_load_rules(const struct start *s, const struct config *c
 static void read_saved(const char *folder, struct config *config, bool *has_config,
                        struct model_shape *shape, bool *has_shape)
 {
-    char *path = file_join(folder, "config.toml");
-    *has_config = file_exists(path) && !manifest_verify(folder, "config.toml");
-    if (*has_config && config_load(config, path, NULL, 0)) {
+    if (read_config(folder, config, has_config))
         log_line(LOG_WARN, "settings are not compared with those of the checkpoint: %s",
                  status_message());
-        config_release(config);
-        *has_config = false;
-    }
     *has_shape = !manifest_verify(folder, "config.json") && !checkpoint_read_shape(folder, shape);
-    free(path);
 }
 
-static enum status refuse_changes(const char *folder, const struct config_changes *x)
+static enum status refuse_changes(const char *folder, const struct config *c,
+                                  const struct config_changes *x)
 {
     struct text remedy = {0};
+    bool was_excluded = option_list_contains(&c->checkpoint.exclude_from_loading, "dataloader");
     if (x->names.len && !x->is_other_model)
         text_addf(&remedy, ", or continue anyway with checkpoint.accept_changed = [%s]",
                   x->names.data);
-    if (x->is_other_data && !x->is_other_model)
+    if (x->is_other_data && !x->is_other_model && !was_excluded)
         text_addf(&remedy,
                   ", %s the data over with checkpoint.exclude_from_loading = "
                   "[\"dataloader\"]",
@@ -186,7 +228,7 @@ enum status start_compare(const struct start *s, const struct config *c,
     read_saved(s->folder, &old, &has_config, &old_shape, &has_shape);
     config_compare(&(struct config_model){has_config ? &old : NULL, has_shape ? &old_shape : NULL},
                    &(struct config_model){c, shape}, &changes);
-    if (changes.refused.len) TRY_OUT(refuse_changes(s->folder, &changes));
+    if (changes.refused.len) TRY_OUT(refuse_changes(s->folder, c, &changes));
     if (log && changes.lines.len)
         log_line(LOG_WARN, "settings that changed since %s was saved:\n%s", s->folder,
                  changes.lines.data);
@@ -263,7 +305,7 @@ enum status start_check(const struct config *c, const struct model_shape *shape,
     if (st == STATUS_MISSING && may_restore_copy(c)) return STATUS_OK;
     TRY(st);
     if (!s.folder) return STATUS_OK;
-    const struct load_rules rules = start_load_rules(&s, c);
+    const struct load_rules rules = start_load_rules(&s);
     layout_init(&layout, shape, 1);
     const struct checkpoint_state state = {.shape = shape, .layout = &layout, .world = comm_self()};
     st = start_compare(&s, c, shape, log);

@@ -12,13 +12,14 @@
 #include "model/model_shape.h"
 
 struct start {
-    char *folder; /* heap; NULL: random weights */
-    bool own;     /* a checkpoint in the run's folder, of this step: */
-    int64_t step; /* -1: from elsewhere */
-    bool native;  /* in our format, so an older one may replace it */
-    bool whole;   /* resume the optimizer, the schedule and the data, too */
-    bool partial; /* the folder may lack tensors */
-    bool rewinds; /* goes back to checkpoint.load_step, for the first time */
+    char *folder;                /* heap; NULL: random weights */
+    bool own;                    /* a checkpoint in the run's folder, of this step: */
+    int64_t step;                /* -1: from elsewhere */
+    bool native;                 /* in our format, so an older one may replace it */
+    bool whole;                  /* resume the optimizer, the schedule and the data, too */
+    bool partial;                /* the folder may lack tensors */
+    bool rewinds;                /* goes back to checkpoint.load_step, for the first time */
+    struct option_list excluded; /* what not to load; the strings are the configuration's */
 };
 
 struct start_search {
@@ -45,8 +46,12 @@ enum status start_compare(const struct start *s, const struct config *c,
 enum status start_finish(const struct start *s, const struct config *c,
                          struct checkpointer *checkpointer, const struct comm *world);
 
-/* What not to load from there: checkpoint.exclude_from_loading. */
-struct load_rules start_load_rules(const struct start *s, const struct config *c);
+/* Whether a run that resumes from this checkpoint of its own leaves out the part of its state:
+ * checkpoint.exclude_from_loading has it, and has not had it yet when the checkpoint was saved.  So
+ * a part is left out once, and a job that is requeued resumes with all of its state. */
+bool start_leaves_out(const char *folder, const struct config *c, const char *part);
+/* What not to load from there. */
+struct load_rules start_load_rules(const struct start *s);
 
 /* Finds the start of a run of this model, and compares its tensors with the model's without reading
  * weights.  On this rank alone; downloads nothing, so that a missing start is no error if the run

@@ -9,6 +9,7 @@
 #include "data/stream.h"
 #include "hub/hub.h"
 #include "train/inputs.h"
+#include "train/start.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -191,8 +192,7 @@ static enum status find_passed(const struct config *c, int64_t step,
              "with checkpoint.exclude_from_loading = [\"dataloader\"], so the rows of step %lld "
              "are unknown",
              (long long)from->step + 1, (long long)after->step, (long long)step);
-    if (from->cursor && !after->cursor &&
-        option_list_contains(&c->checkpoint.exclude_from_loading, "dataloader"))
+    if (from->cursor && !after->cursor && start_leaves_out(from->folder, c, "dataloader"))
         log_line(LOG_WARN,
                  "checkpoint.exclude_from_loading has \"dataloader\", so a run that resumes from "
                  "step %lld starts from the first row: the rows shown are those of one that "

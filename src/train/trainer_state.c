@@ -29,11 +29,10 @@ static enum status load_rows(struct trainer *t, const struct json *from)
 /* A checkpoint without a name has AdamW's moments. */
 static enum status check_optimizer(const struct trainer *t, const struct json *from)
 {
-    const struct option_list *excluded = &t->config->checkpoint.exclude_from_loading;
     const char *name = optimizer_name_word(t->config->optimizer.name);
     const char *saved = optimizer_name_word(OPTIMIZER_AdamW);
     if (json_get(from, "optimizer")) TRY(json_get_string(from, "optimizer", &saved));
-    if (!strcmp(saved, name) || option_list_contains(excluded, "optimizer")) return STATUS_OK;
+    if (!strcmp(saved, name)) return STATUS_OK;
     FAIL(
         CONFIG,
         "optimizer.name = \"%s\": the checkpoint has the state of %s; set optimizer.name = \"%s\", "
@@ -41,10 +40,10 @@ static enum status check_optimizer(const struct trainer *t, const struct json *f
         name, saved, saved);
 }
 
-enum status trainer_state_load(struct trainer *t, const struct json *from)
+enum status trainer_state_load(struct trainer *t, const struct json *from, bool has_moments)
 {
     int64_t moment_steps = t->steps_done;
-    TRY(check_optimizer(t, from));
+    if (has_moments) TRY(check_optimizer(t, from));
     TRY(json_get_int(from, "tokens_seen", 0, JSON_MAX_INT, &t->tokens_seen));
     TRY(load_rows(t, from));
     TRY(json_get_int(from, "skips", 0, JSON_MAX_INT, &t->skips));

@@ -179,6 +179,20 @@ TEST(compare_finds_changes_of_the_model_by_its_shape)
     CHECK_MODEL_CHANGES("", "", "data.seed=7", "checkpoint.exclude_from_loading=dataloader");
 }
 
+TEST(the_data_start_over_only_once)
+{
+    static const char *const settings[] = {"checkpoint.exclude_from_loading=dataloader",
+                                           "data.seed=7"};
+    struct config a, b;
+    struct config_changes out;
+    CHECK_STATUS(OK, config_load(&a, NULL, settings, 1));
+    CHECK_STATUS(OK, config_load(&b, NULL, settings, 2));
+    compare(&a, &b, &out);
+    CHECK(out.refused.len && strstr(out.refused.data, "data.seed was"));
+    config_changes_release(&out);
+    config_release(&a), config_release(&b);
+}
+
 TEST(only_keys_whose_change_can_be_accepted_are_accepted)
 {
     struct config c;

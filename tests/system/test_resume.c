@@ -204,6 +204,30 @@ TEST(a_run_resumes_before_a_damaged_checkpoint_and_never_restarts_silently)
     run_paths_release(&p);
 }
 
+/* A requeued job has the same settings as the run's first start. */
+TEST(a_run_leaves_parts_of_its_start_out_only_once)
+{
+    struct run_paths p = run_paths_make();
+    struct text settings = {0};
+    CHECK(runs_train(p.config, p.a, "training.steps=10 optimizer.name=Muon", NULL) == 0);
+    text_addf(&settings,
+              "checkpoint.initial_load_path=%s checkpoint.initial_load_model_only=false "
+              "checkpoint.exclude_from_loading=optimizer,lr_scheduler,dataloader",
+              p.a);
+    check_resume(settings.data);
+    /* Also of the run's own checkpoint, which has Muon's moments. */
+    const char *own = "training.steps=20 checkpoint.exclude_from_loading=optimizer";
+    CHECK(runs_train(p.config, p.a, own, NULL) == 0);
+    CHECK(runs_train(p.config, p.a, "training.steps=30", NULL) == 0);
+    CHECK(runs_train(p.config, p.b, "training.steps=10 optimizer.name=Muon", NULL) == 0);
+    CHECK(runs_train(p.config, p.b, own, NULL) == 0);
+    own = "training.steps=30 checkpoint.exclude_from_loading=optimizer";
+    CHECK(runs_train(p.config, p.b, own, NULL) == 0);
+    check_same_checkpoint(&p, 30);
+    text_release(&settings);
+    run_paths_release(&p);
+}
+
 static bool has_step(const char *dump, const char *name)
 {
     return file_exists(test_path(test_path(dump, "checkpoint"), name));

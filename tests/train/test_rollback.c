@@ -103,7 +103,7 @@ static void load(struct training *t, const char *step, bool with_data)
     struct checkpoint_state state = state_of(&t->trainer);
     struct checkpoint_found found;
     CHECK_STATUS(OK, checkpoint_load(step, &state, NULL, &found));
-    CHECK_STATUS(OK, trainer_state_load(&t->trainer, found.train));
+    CHECK_STATUS(OK, trainer_state_load(&t->trainer, found.train, true));
     if (with_data) CHECK_STATUS(OK, loader_load(t->loader, json_get(found.train, "data")));
     CHECK_STATUS(OK, trainer_sync_weights(&t->trainer));
     t->trainer.steps_done = found.step;
