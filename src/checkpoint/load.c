@@ -51,6 +51,7 @@ struct loading {
     const struct shard *shard;
     struct chunk_reader reader;
     struct destination to[VALUE_KINDS];
+    bool excludes_moments;
     struct extent *extents; /* owned, as is all that follows */
     size_t num_extents;
     struct model_files moments, ema;
@@ -386,7 +387,7 @@ enum status checkpoint_check_native(const char *folder, bool *native)
     return STATUS_OK;
 }
 
-/* Loads moments and training state.  Torch files without moments have neither. */
+/* Loads moments, moving average and training state.  Torch files without moments have neither. */
 static enum status load_training_state(struct loading *l, const struct checkpoint_state *state,
                                        bool native, const struct tensor_rules *rules,
                                        struct checkpoint_found *found)
@@ -407,8 +408,10 @@ static enum status load_training_state(struct loading *l, const struct checkpoin
     TRY_OUT(load_state(folder, &torch, found));
     if (!native && state->world->rank == 0) torch_state_log(&torch, folder);
     if (!state->exp_avg || !found->has_moments) goto out;
-    TRY_OUT(load_kind(l, &l->moments, VALUE_EXP_AVG, checkpoint_exp_avg(state), rules));
-    TRY_OUT(load_kind(l, &l->moments, VALUE_EXP_AVG_SQ, checkpoint_exp_avg_sq(state), rules));
+    if (!l->excludes_moments) {
+        TRY_OUT(load_kind(l, &l->moments, VALUE_EXP_AVG, checkpoint_exp_avg(state), rules));
+        TRY_OUT(load_kind(l, &l->moments, VALUE_EXP_AVG_SQ, checkpoint_exp_avg_sq(state), rules));
+    }
     if (state->ema) TRY_OUT(load_ema(l, state, rules, &found->has_ema));
 out:
     torch_state_release(&torch);
@@ -438,14 +441,13 @@ static enum status load_on_rank(struct loading *l, struct weights_source *o,
 {
     bool native = l->reader.has_checksums;
     bool log = state->world->rank == 0; /* one line is enough */
-    struct checkpoint_state training = *state;
     /* A part, so also of a run's own checkpoint: o->rules has only the tensors. */
-    if (rules && rules->exclude && option_list_contains(rules->exclude, "optimizer"))
-        training.exp_avg = NULL;
+    l->excludes_moments =
+        rules && rules->exclude && option_list_contains(rules->exclude, "optimizer");
     TRY(weights_source_open(o, l->folder, state, rules, log));
     if (log && rules && !is_resumed_whole(o, state)) weights_source_log(o);
     TRY(load_buffer(l, &o->origins, VALUE_WEIGHT, checkpoint_weights(state)));
-    if (native || state->exp_avg) TRY(load_training_state(l, &training, native, &o->rules, found));
+    if (native || state->exp_avg) TRY(load_training_state(l, state, native, &o->rules, found));
     return STATUS_OK;
 }
 

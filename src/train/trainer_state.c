@@ -33,11 +33,17 @@ static enum status check_optimizer(const struct trainer *t, const struct json *f
     const char *saved = optimizer_name_word(OPTIMIZER_AdamW);
     if (json_get(from, "optimizer")) TRY(json_get_string(from, "optimizer", &saved));
     if (!strcmp(saved, name)) return STATUS_OK;
+    bool was_excluded =
+        option_list_contains(&t->config->checkpoint.exclude_from_loading, "optimizer");
     FAIL(
         CONFIG,
         "optimizer.name = \"%s\": the checkpoint has the state of %s; set optimizer.name = \"%s\", "
-        "or checkpoint.exclude_from_loading = [\"optimizer\"] to start with empty moments",
-        name, saved, saved);
+        "or %s to start with empty moments",
+        name, saved, saved,
+        was_excluded ? "a new job.dump_folder, with this checkpoint as "
+                       "checkpoint.initial_load_path (checkpoint.exclude_from_loading had its "
+                       "effect on an earlier start)"
+                     : "checkpoint.exclude_from_loading = [\"optimizer\"]");
 }
 
 enum status trainer_state_load(struct trainer *t, const struct json *from, bool has_moments)

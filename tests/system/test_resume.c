@@ -208,7 +208,7 @@ TEST(a_run_resumes_before_a_damaged_checkpoint_and_never_restarts_silently)
 TEST(a_run_leaves_parts_of_its_start_out_only_once)
 {
     struct run_paths p = run_paths_make();
-    struct text settings = {0};
+    struct text settings = {0}, err = {0};
     CHECK(runs_train(p.config, p.a, "training.steps=10 optimizer.name=Muon", NULL) == 0);
     text_addf(&settings,
               "checkpoint.initial_load_path=%s checkpoint.initial_load_model_only=false "
@@ -224,7 +224,10 @@ TEST(a_run_leaves_parts_of_its_start_out_only_once)
     own = "training.steps=30 checkpoint.exclude_from_loading=optimizer";
     CHECK(runs_train(p.config, p.b, own, NULL) == 0);
     check_same_checkpoint(&p, 30);
-    text_release(&settings);
+    own = "training.steps=40 checkpoint.exclude_from_loading=optimizer optimizer.name=Muon";
+    CHECK(runs_train(p.config, p.b, own, &err) == 78);
+    CHECK(strstr(err.data, "had its effect on an earlier start"));
+    text_release(&settings), text_release(&err);
     run_paths_release(&p);
 }
 
