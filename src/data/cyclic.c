@@ -55,9 +55,17 @@ void cyclic_release(struct cyclic *c)
     *c = (struct cyclic){0};
 }
 
+/* Rows of an epoch. */
+static uint64_t active_rows(const struct cyclic *c) { return c->samples - c->samples % c->batch; }
+
+bool cyclic_begins_step(const struct cyclic *c, uint64_t number)
+{
+    return number % active_rows(c) % (c->ranks * c->rows) == 0;
+}
+
 uint64_t cyclic_at(struct cyclic *c, uint64_t number)
 {
-    uint64_t step = c->ranks * c->rows, active = c->samples - c->samples % c->batch;
+    uint64_t step = c->ranks * c->rows, active = active_rows(c);
     uint64_t epoch = number / active, here = number % active;
     uint64_t rank = here / c->rows % c->ranks, own = here / step * c->rows + here % c->rows;
     if (epoch != c->epoch) permute(c, epoch);

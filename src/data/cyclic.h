@@ -35,3 +35,5 @@ void cyclic_release(struct cyclic *c);
 /* The sample of row `number` of the run.  Rows of an earlier or later epoch replace the
  * permutation. */
 uint64_t cyclic_at(struct cyclic *c, uint64_t number);
+/* Whether row `number` begins a microbatch on the first rank: the original saves nowhere else. */
+bool cyclic_begins_step(const struct cyclic *c, uint64_t number);

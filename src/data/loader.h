@@ -94,9 +94,15 @@ void loader_restore_mark(struct loader *l);
 
 /* Writes the cursor as a JSON object. */
 void loader_save(const struct loader *l, struct json_writer *w);
-/* Restores it before the first row is read.  CONFIG: it was saved with other sources, streams or
- * settings (the message names which).  DATA: it is damaged. */
+/* Restores it before the first row is read.  A checkpoint of Megatron-LM has only the number of
+ * samples consumed: with data.order = "megatron" they are the rows before the next one, whose
+ * position is 0, as the sampler's; otherwise the data starts from the beginning.  CONFIG: it was
+ * saved with other sources, streams or settings (the message names which).  DATA: it is damaged. */
 enum status loader_load(struct loader *l, const struct json *cursor);
+
+/* Reads the number and the position of its next row.  DATA: it is damaged. */
+enum status loader_read_next(const struct json *cursor, enum data_order order, int64_t *next_row,
+                             int64_t *position);
 
 /* Completes the cursor before it is saved: each reader knows the state of its own streams only.
  * Collective over `readers`, in which rank r is reader r.  COMM: a rank failed. */

@@ -362,9 +362,42 @@ static enum status load_sources(struct loader *l, const struct json *cursor, uin
     return st;
 }
 
+#define CONSUMED "consumed_train_samples" /* of a checkpoint of Megatron-LM */
+
+enum status loader_read_next(const struct json *cursor, enum data_order order, int64_t *next_row,
+                             int64_t *position)
+{
+    *position = *next_row = 0;
+    if (json_get(cursor, CONSUMED)) {
+        TRY(json_get_int(cursor, CONSUMED, 0, JSON_MAX_INT, next_row));
+        if (order != ORDER_megatron) *next_row = 0;
+        return STATUS_OK;
+    }
+    TRY(json_get_int(cursor, "next_row", 0, JSON_MAX_INT, next_row));
+    *position = *next_row;
+    if (!json_get(cursor, "position")) return STATUS_OK;
+    return json_get_int(cursor, "position", 0, *next_row, position);
+}
+
+static enum status load_consumed(struct loader *l, uint64_t next)
+{
+    const struct loader_options *o = &l->options;
+    bool continues = l->order->kind->check_consumed;
+    if (continues) TRY(l->order->kind->check_consumed(l->order, next));
+    l->first_row = next;
+    if (o->reader || o->is_quiet) return STATUS_OK;
+    if (continues)
+        log_line(LOG_INFO, "data continues with sample %llu of Megatron-LM's order",
+                 (unsigned long long)next);
+    else
+        log_line(LOG_INFO, "Megatron-LM's data position requires data.order = \"megatron\": data "
+                           "starts from the beginning");
+    return STATUS_OK;
+}
+
 enum status loader_load(struct loader *l, const struct json *cursor)
 {
-    int64_t next;
+    int64_t next, position;
     BUG_IF(l->running || l->num_built);
     if (!json_is_object(cursor)) FAIL(DATA, "the checkpoint has no data position");
     const struct json *format = json_get(cursor, "format");
@@ -372,13 +405,12 @@ enum status loader_load(struct loader *l, const struct json *cursor)
         FAIL(CONFIG,
              "the data position has an unknown \"format\"; this program reads formats %d to %d",
              OLDEST_FORMAT, CURSOR_FORMAT);
-    TRY(json_get_int(cursor, "next_row", 0, JSON_MAX_INT, &next));
-    int64_t position = next;
+    TRY(loader_read_next(cursor, l->options.data->order, &next, &position));
+    if (json_get(cursor, CONSUMED)) return load_consumed(l, (uint64_t)next);
     struct provenance_match *matches = heap(l->num_sources * sizeof *matches);
     enum status st = load_sources(l, cursor, (uint64_t)next, matches);
     free(matches);
     TRY(st);
-    if (json_get(cursor, "position")) TRY(json_get_int(cursor, "position", 0, next, &position));
     TRY(row_ranges_read(&l->untrained, json_get(cursor, "untrained")));
     l->first_row = (uint64_t)next;
     l->first_position = l->step_begin = l->next = l->next_read = (uint64_t)position;

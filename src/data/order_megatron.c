@@ -107,6 +107,26 @@ static enum status megatron_order_load(struct order *o, uint64_t stream, const i
     return STATUS_OK;
 }
 
+static enum status megatron_order_check_consumed(const struct order *o, uint64_t samples)
+{
+    const struct megatron_order *s = (const struct megatron_order *)o;
+    const struct cyclic *c = &s->cyclic;
+    if (!c->samples && samples > s->rows)
+        FAIL(CONFIG,
+             "the checkpoint's run has read %llu samples, but the order has %llu: set data.samples "
+             "to its --train-samples, or to its --train-iters times the batch size",
+             (unsigned long long)samples, (unsigned long long)s->rows);
+    if (c->samples && !cyclic_begins_step(c, samples))
+        FAIL(CONFIG,
+             "the checkpoint's run has read %llu samples, which do not end with a microbatch of "
+             "%llu rows on each of %llu ranks: set data.sampler_rows and data.sampler_ranks to "
+             "those of "
+             "that run",
+             (unsigned long long)samples, (unsigned long long)c->rows,
+             (unsigned long long)c->ranks);
+    return STATUS_OK;
+}
+
 static void megatron_order_settings(const struct order *o, bool all, struct text *out)
 {
     (void)all;
@@ -135,6 +155,7 @@ static const struct order_kind megatron_order_kind = {
     .row = megatron_order_row,
     .save = megatron_order_save,
     .load = megatron_order_load,
+    .check_consumed = megatron_order_check_consumed,
     .settings = megatron_order_settings,
     .memory_bytes = megatron_order_memory_bytes,
 };

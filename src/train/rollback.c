@@ -21,9 +21,12 @@ static enum status restore_guard(struct guard *g, const struct json *train)
 
 static enum status skip_rows(struct rollback *b, const struct json *cursor)
 {
-    int64_t next;
+    int64_t next, position;
     if (!b->loader) return STATUS_OK;
-    TRY(json_get_int(cursor, "next_row", 0, (int64_t)loader_position(b->loader), &next));
+    TRY(loader_read_next(cursor, b->trainer->config->data.order, &next, &position));
+    if (next > (int64_t)loader_position(b->loader))
+        FAIL(DATA, "the data position is after row %lld, where the run is",
+             (long long)loader_position(b->loader));
     b->rows = (struct row_interval){(uint64_t)next, loader_position(b->loader)};
     loader_record_skipped(b->loader, b->rows);
     return STATUS_OK;

@@ -35,33 +35,41 @@ static void release_position(struct saved_position *p)
     *p = (struct saved_position){0};
 }
 
+/* Of a checkpoint of Megatron-LM, those in its args. */
+static enum status read_state(const char *folder, struct json **state)
+{
+    const struct checkpoint_state any = {.world = comm_self()};
+    struct checkpoint_found found;
+    char *path = file_join(folder, "state.json");
+    bool has = file_exists(path);
+    enum status st = has ? json_read(path, 1 << 30, state) : STATUS_OK;
+    free(path);
+    if (has) return st;
+    st = checkpoint_read_state(folder, &any, &found);
+    *state = found.state;
+    if (st || !json_is_object(json_get(found.train, "data")))
+        FAIL(UNSUPPORTED, "%s has no state.json, so its data position is unknown", folder);
+    return STATUS_OK;
+}
+
 /* Takes over `folder`.  A checkpoint of the model alone has no cursor. */
 static enum status read_position(char *folder, const struct run_rows *rows,
                                  struct saved_position *p)
 {
     const struct batch_ramp full = {.global = config_step_rows(rows->config, rows->mesh)};
-    char *path = file_join(folder, "state.json");
-    enum status st = STATUS_OK;
     *p = (struct saved_position){.folder = folder};
-    if (!file_exists(path))
-        FAIL_OUT(UNSUPPORTED, "%s has no state.json, so its data position is unknown", folder);
-    TRY_OUT(json_read(path, 1 << 30, &p->state));
-    TRY_OUT(json_get_int(p->state, "step", 0, JSON_MAX_INT, &p->step));
+    TRY(read_state(folder, &p->state));
+    TRY(json_get_int(p->state, "step", 0, JSON_MAX_INT, &p->step));
     const struct json *train = json_get(p->state, "train");
-    if (!json_is_object(train)) goto out;
+    if (!json_is_object(train)) return STATUS_OK;
     p->rows_done = batch_ramp_advance(&full, 0, p->step);
     if (json_get(train, "rows_done"))
-        TRY_OUT(json_get_int(train, "rows_done", 0, JSON_MAX_INT, &p->rows_done));
+        TRY(json_get_int(train, "rows_done", 0, JSON_MAX_INT, &p->rows_done));
     const struct json *cursor = json_get(train, "data");
-    if (!json_is_object(cursor)) goto out;
-    TRY_OUT(json_get_int(cursor, "next_row", 0, JSON_MAX_INT, &p->next_row));
-    p->position = p->next_row;
-    if (json_get(cursor, "position"))
-        TRY_OUT(json_get_int(cursor, "position", 0, p->next_row, &p->position));
+    if (!json_is_object(cursor)) return STATUS_OK;
+    TRY(loader_read_next(cursor, rows->config->data.order, &p->next_row, &p->position));
     p->cursor = cursor;
-out:
-    free(path);
-    return st;
+    return STATUS_OK;
 }
 
 /* The newest checkpoint before the step that has a data position. */
@@ -108,7 +116,8 @@ static enum status find_initial(const struct config *c, const struct run_rows *r
     free(local);
     if (!st) st = read_position(folder, rows, p);
     TRY(st);
-    if (option_list_contains(excluded, "dataloader")) p->cursor = NULL, p->next_row = 0;
+    if (option_list_contains(excluded, "dataloader"))
+        p->cursor = NULL, p->next_row = p->position = 0;
     if (option_list_contains(excluded, "lr_scheduler")) p->step = 0;
     return STATUS_OK;
 }

@@ -27,6 +27,9 @@ TEST(cyclic_order_equals_megatrons_and_nemos)
         }
         CHECK(hash == cases[i].hash);
         CHECK(cyclic_at(&c, 3) == cases[i].first[3]); /* back in epoch 0 */
+        uint64_t active = cases[i].batch ? 972 : 996;
+        CHECK(cyclic_begins_step(&c, 12) && !cyclic_begins_step(&c, 9));
+        CHECK(cyclic_begins_step(&c, active + 24) && !cyclic_begins_step(&c, active + 27));
         cyclic_release(&c);
     }
 }

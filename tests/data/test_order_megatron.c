@@ -229,6 +229,102 @@ TEST(order_megatron_resumes_at_any_row_with_any_number_of_readers)
     rig_release(&r);
 }
 
+static enum status load_text(struct loader *l, const char *cursor)
+{
+    struct json *json = NULL;
+    CHECK_STATUS(OK, json_parse(cursor, strlen(cursor), "cursor", &json));
+    enum status st = loader_load(l, json);
+    json_free(json);
+    return st;
+}
+
+/* MegatronPretrainingSampler deals microbatches from consumed_samples on, beginning with rank 0; so
+ * does a run that resumes `stop` rows later. */
+static void check_consumed(struct rig *r, const char *cursor, int stop, const struct rows *whole)
+{
+    enum { T = 8, BLOCK = 2, CONSUMED = 7, OWN = 4 };
+    for (int readers = 1; readers <= 3; readers++)
+        for (int reader = 0; reader < readers; reader++) {
+            struct rows own = {0};
+            r->options.reader = reader, r->options.num_readers = readers, r->options.block = BLOCK;
+            struct loader *l = rig_open(r);
+            CHECK_STATUS(OK, load_text(l, cursor));
+            CHECK(loader_position(l) == CONSUMED + (uint64_t)stop);
+            rows_read(&own, l, T, BLOCK, OWN);
+            for (int64_t k = 0; k < OWN; k++) {
+                int64_t at = k / BLOCK * BLOCK * readers + reader * BLOCK + k % BLOCK;
+                rows_check_same(&own, k, whole, CONSUMED + stop + at, 1);
+            }
+            loader_close(l);
+            rows_release(&own);
+        }
+}
+
+TEST(order_megatron_continues_after_the_samples_that_a_run_of_megatron_consumed)
+{
+    struct rig r;
+    struct text cursor = {0};
+    struct rows before = {0};
+    static const char consumed[] = "{\"consumed_train_samples\": 7}";
+    const char *folder = write_sources(50);
+    megatron_rig(&r, 8, "1", 5000);
+    add_blend(&r, folder);
+    struct rows whole = rows_of(&r, 1, 40);
+    struct loader *l = rig_open(&r);
+    CHECK_STATUS(OK, load_text(l, consumed));
+    rows_read(&before, l, 8, 1, 12);
+    loader_save(l, &(struct json_writer){.text = &cursor});
+    loader_close(l);
+    check_consumed(&r, consumed, 0, &whole);
+    check_consumed(&r, cursor.data, 12, &whole);
+    rows_release(&before), rows_release(&whole);
+    text_release(&cursor);
+    rig_release(&r);
+}
+
+TEST(consumed_samples_must_be_of_the_configured_order)
+{
+    struct rig r;
+    const char *folder = write_sources(50);
+    megatron_rig(&r, 8, "1", 500);
+    rig_add(&r, test_path(folder, "a"), 1);
+    r.data.sampler_ranks = 2, r.data.sampler_rows = 3;
+    struct loader *l = rig_open(&r);
+    CHECK_STATUS(CONFIG, load_text(l, "{\"consumed_train_samples\": 100000}"));
+    CHECK_MESSAGE("has read 100000 samples, but the order has");
+    CHECK_MESSAGE("set data.samples to its --train-samples");
+    CHECK_STATUS(DATA, load_text(l, "{\"consumed_train_samples\": -1}"));
+    loader_close(l);
+    r.data.sampler = SAMPLER_cyclic;
+    l = rig_open(&r);
+    CHECK_STATUS(CONFIG, load_text(l, "{\"consumed_train_samples\": 9}"));
+    CHECK_MESSAGE("do not end with a microbatch of 3 rows on each of 2 ranks");
+    CHECK_STATUS(OK, load_text(l, "{\"consumed_train_samples\": 12}"));
+    struct rows after = {0}, whole = rows_of(&r, 1, 20);
+    rows_read(&after, l, 8, 1, 8);
+    rows_check_same(&after, 0, &whole, 12, 8);
+    loader_close(l);
+    rows_release(&after), rows_release(&whole);
+    rig_release(&r);
+}
+
+TEST(order_streams_begins_after_a_run_of_megatron)
+{
+    struct rig r;
+    const char *folder = write_sources(50);
+    rig_init(&r, NULL, 8);
+    rig_add(&r, test_path(folder, "a"), 1);
+    struct loader *l = rig_open(&r);
+    CHECK_STATUS(OK, load_text(l, "{\"consumed_train_samples\": 12}"));
+    CHECK(loader_position(l) == 0);
+    struct rows after = {0}, whole = rows_of(&r, 1, 8);
+    rows_read(&after, l, 8, 1, 8);
+    rows_check_same(&after, 0, &whole, 0, 8);
+    loader_close(l);
+    rows_release(&after), rows_release(&whole);
+    rig_release(&r);
+}
+
 TEST(order_megatron_rejects_a_cursor_of_another_order)
 {
     struct rig r;

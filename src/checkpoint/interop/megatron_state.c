@@ -195,6 +195,16 @@ static void read_optimizer_step(struct megatron_state *m, const struct pickle_va
     as_count(pickle_get(pickle_item(groups, 0), "step"), &m->optimizer_step);
 }
 
+/* Where the sampler continues (build_train_valid_test_data_loaders), unless it is elsewhere in the
+ * data of a phase.  Megatron-LM, too, takes 0 samples after some iterations for a missing count. */
+static void read_samples(struct megatron_state *m, const struct pickle_value *args)
+{
+    int64_t samples;
+    if (as_count(pickle_get(args, "consumed_train_samples"), &samples) &&
+        (samples || m->iteration <= 0) && is_none(pickle_get(args, "phase_transition_iterations")))
+        m->samples = samples;
+}
+
 static void read_counters(struct megatron_state *m, const struct pickle_value *common,
                           const struct pickle_value *args)
 {
@@ -205,11 +215,13 @@ static void read_counters(struct megatron_state *m, const struct pickle_value *c
         as_count(pickle_get(args, "seq_length"), &tokens) &&
         !__builtin_mul_overflow(samples, tokens, &seen) && seen <= INT64_C(1) << 53)
         m->tokens_seen = seen;
+    read_samples(m, args);
 }
 
 void megatron_state_init(struct megatron_state *m)
 {
-    *m = (struct megatron_state){.iteration = -1, .optimizer_step = -1, .tokens_seen = -1};
+    *m = (struct megatron_state){
+        .iteration = -1, .optimizer_step = -1, .tokens_seen = -1, .samples = -1};
 }
 
 enum status megatron_state_read(struct megatron_state *m, const struct pickle_value *common,
@@ -253,4 +265,5 @@ void megatron_state_count(const struct megatron_state *m, struct torch_state *st
     state->step = m->iteration;
     state->optimizer_step = m->optimizer_step;
     state->tokens_seen = m->tokens_seen;
+    state->samples = m->samples;
 }

@@ -24,6 +24,7 @@ void torch_state_init(struct torch_state *s)
                               .optimizer_step = -1,
                               .other_step = -1,
                               .tokens_seen = -1,
+                              .samples = -1,
                               .iteration = -1};
 }
 
@@ -182,8 +183,15 @@ void torch_state_train(const struct torch_state *s, struct text *json)
     struct json_writer w = {.text = json};
     json_begin_object(&w, NULL, JSON_INLINE);
     json_write_int(&w, "tokens_seen", s->tokens_seen < 0 ? 0 : s->tokens_seen);
+    if (s->samples >= 0) json_write_int(&w, "rows_done", s->samples);
     json_write_int(&w, "skips", 0);
-    json_write_null(&w, "data");
+    if (s->samples >= 0) {
+        json_begin_object(&w, "data", JSON_INLINE);
+        json_write_int(&w, "consumed_train_samples", s->samples); /* see loader_load */
+        json_end_object(&w);
+    } else {
+        json_write_null(&w, "data");
+    }
     json_end_object(&w);
     json_finish(&w);
 }
@@ -219,13 +227,14 @@ void torch_state_log(const struct torch_state *s, const char *path)
     struct text line = {0};
     text_addf(&line, "%s: loaded the optimizer's moments of step %lld", path, (long long)s->step);
     if (s->tokens_seen >= 0) text_addf(&line, ", %lld tokens seen", (long long)s->tokens_seen);
+    if (s->samples >= 0) text_addf(&line, ", %lld samples consumed", (long long)s->samples);
     if (s->optimizer_step >= 0 && s->optimizer_step != s->step)
         text_addf(&line, "; its optimizer counts %lld steps, resumes from %lld",
                   (long long)s->optimizer_step, (long long)s->step);
     if (s->schedule_step >= 0 && s->schedule_step != s->step)
         text_addf(&line, "; its lr_scheduler counts %lld steps, resumes from %lld",
                   (long long)s->schedule_step, (long long)s->step);
-    if (!s->train.len)
+    if (!s->train.len && s->samples < 0)
         text_addf(&line, "; not loaded: %s%s, so data starts from the beginning",
                   s->has_data ? "the data position (dataloader.*, pickled objects)"
                               : "the data position, which it does not have",

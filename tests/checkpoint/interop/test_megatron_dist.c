@@ -63,7 +63,7 @@ TEST(a_checkpoint_of_megatron_has_shape_weights_moments_and_counters)
     CHECK(q && q->rows == 16 && q->columns == 16 && q->all[0].dtype == SAFETENSORS_F32);
     tensor_slices_release(&p);
     CHECK_STATUS(OK, megatron_dist_open_moments(&p, ITERATION, &shape, &state));
-    CHECK(p.count == 40 && state.step == 3 && state.tokens_seen == 12 * 16);
+    CHECK(p.count == 40 && state.step == 3 && state.tokens_seen == 12 * 16 && state.samples == 12);
     CHECK(find(&p, PARAM_mlp_up, 0, TENSOR_EXP_AVG_SQ)->rows == 24);
     tensor_slices_release(&p);
     torch_state_release(&state);

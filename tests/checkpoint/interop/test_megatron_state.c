@@ -82,11 +82,26 @@ TEST(arguments_of_megatron_give_the_shape_and_the_counters)
     CHECK(m.has_args && s->D == 32 && s->L == 2 && s->H == 4 && s->G == 2 && s->K == 8);
     CHECK(s->F == 48 && s->V == 128 && !s->tied && !s->qk_norm && s->max_context == 16);
     CHECK(fabs(s->rope_theta - 10000) < 1 && m.padded_vocab == 128 && m.vocab_multiple == 64);
-    CHECK(m.iteration == 9 && m.tokens_seen == 160 && m.optimizer_step == -1);
+    CHECK(m.iteration == 9 && m.tokens_seen == 160 && m.optimizer_step == -1 && m.samples == 10);
     CHECK_STATUS(OK, read_args(&m, NULL, &(struct argument){"vocab_size", 100, NULL}));
     CHECK(m.shape.V == 100);
     CHECK_STATUS(OK, read_args(&m, NULL, &(struct argument){"use_rope_scaling", 1, NULL}));
     CHECK(fabs(m.shape.scaling.factor - 8) < 1e-9 && m.shape.scaling.original_context == 8192);
+}
+
+TEST(samples_that_give_no_data_position_are_unknown)
+{
+    static const struct argument unknown[] = {{"consumed_train_samples", ZERO, NULL},
+                                              {"consumed_train_samples", HALF, NULL},
+                                              {"consumed_train_samples", -1, NULL},
+                                              {"phase_transition_iterations", 5, NULL}};
+    struct megatron_state m;
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+        CHECK_STATUS(OK, read_args(&m, NULL, &unknown[i]));
+        CHECK(m.samples == -1);
+    }
+    CHECK_STATUS(OK, read_args(&m, "consumed_train_samples", NULL));
+    CHECK(m.samples == -1);
 }
 
 TEST(arguments_of_other_models_are_unsupported)

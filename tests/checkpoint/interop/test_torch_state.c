@@ -145,6 +145,19 @@ TEST(invalid_counters_are_rejected)
     CHECK(s.step == -1);
 }
 
+TEST(samples_that_megatron_consumed_are_rows_and_a_data_position)
+{
+    struct torch_state s;
+    struct text json = {0};
+    torch_state_init(&s);
+    s.samples = 12;
+    torch_state_train(&s, &json);
+    CHECK(strstr(json.data, "\"rows_done\": 12"));
+    CHECK(strstr(json.data, "\"data\": {\"consumed_train_samples\": 12}"));
+    text_release(&json);
+    torch_state_release(&s);
+}
+
 TEST(trainer_json_round_trips_and_must_be_an_object)
 {
     static const char train[] = "{\"tokens_seen\": 5,  \"data\": {\"a\": [1, 2.50]}}";
