@@ -227,13 +227,14 @@ static enum status walk_dict(struct tensor_walk *w, const struct pickle_value *v
             len = snprintf(path, sizeof path, "%s%s%lld", name, dot, (long long)key->integer);
         else if (key->kind == PICKLE_IS_STRING && key->len < sizeof path)
             len = snprintf(path, sizeof path, "%s%s%.*s", name, dot, (int)key->len, key->text);
-        else if (key->kind == PICKLE_IS_TUPLE)
+        else if (key->kind == PICKLE_IS_TUPLE || key->kind == PICKLE_IS_CLASS)
             len = snprintf(path, sizeof path, "%s%s()", name, dot);
         else
             len = sizeof path;
         if (len < 0 || (size_t)len >= sizeof path)
             FAIL(DATA,
-                 "%s: invalid key in dict \"%.100s\": expected a string, an integer or a tuple",
+                 "%s: invalid key in dict \"%.100s\": expected a string, an integer, a tuple or a "
+                 "class",
                  w->archive->name, name);
         TRY(walk_value(w, item, path, depth + 1));
     }

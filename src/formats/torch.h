@@ -20,7 +20,7 @@ struct torch_archive {
 };
 
 struct torch_tensor {
-    char *name; /* dict keys on the path to it, joined by dots, each tuple as (); owned */
+    char *name; /* dict keys on the path to it, joined by dots, tuples and classes as (); owned */
     enum safetensors_dtype dtype;
     int num_dims;
     int64_t shape[TORCH_DIMS], strides[TORCH_DIMS]; /* in elements */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file.h"
+#include "formats/pickle_write.h"
 #include "formats/torch.h"
 #include "tensor/dtype.h"
 #include "test.h"
@@ -245,6 +246,31 @@ TEST(a_tensor_reference_has_the_number_of_its_file)
         torch_archive_close(&a);
         text_release(&t);
     }
+}
+
+/* As Megatron-LM's optimizer of 2023. */
+TEST(a_dict_that_is_keyed_by_a_class_is_read)
+{
+    char no_name[] = "";
+    const struct torch_tensor tensor = {
+        .name = no_name, .dtype = SAFETENSORS_F32, .num_dims = 1, .shape = {2}};
+    struct text pickle = {0}, inner = {0};
+    struct torch_archive a;
+    struct torch_tensors all;
+    torch_write_pickle(&tensor, 1, &inner);
+    pickle_write_proto(&pickle), pickle_write_empty_dict(&pickle), pickle_write_mark(&pickle);
+    pickle_write_int(&pickle, 0);
+    pickle_write_empty_dict(&pickle), pickle_write_mark(&pickle);
+    pickle_write_global(&pickle, "torch", "float32");
+    text_add(&pickle, inner.data + 2, inner.len - 3); /* without PROTO and STOP */
+    pickle_write_setitems(&pickle), pickle_write_setitems(&pickle), pickle_write_stop(&pickle);
+    struct text t = archive(pickle.data, pickle.len, "little");
+    CHECK_STATUS(OK, open_all(t.data, t.len, &a, &all));
+    CHECK(all.count == 1 && !strcmp(all.all->name, "0.()"));
+    CHECK_NEAR(at(all.all, 1, 0), 2, 0);
+    torch_tensors_release(&all);
+    torch_archive_close(&a);
+    text_release(&pickle), text_release(&inner), text_release(&t);
 }
 
 /* Dicts that refer to the same dict many times, nested: exponentially many paths in a few bytes. */
