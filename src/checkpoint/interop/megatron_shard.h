@@ -48,6 +48,7 @@ enum status megatron_shards_list(struct megatron_shards *s, const struct megatro
 void megatron_shards_release(struct megatron_shards *s);
 
 /* Compares some elements of each of the optimizer's float32 copies with the model's weight, from
- * which it differs by rounding at most.  UNSUPPORTED: other weights. */
+ * which it differs by rounding at most.  UNSUPPORTED: other weights.  IO, DATA: as
+ * tensor_slices_check. */
 enum status megatron_shard_check_copies(const struct tensor_slices *copies,
                                         const struct tensor_slices *model);

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/interop/megatron_shard.h"
 
+#include "base/file.h"
 #include "test.h"
+
+#include <unistd.h>
 
 static const struct megatron_sizes sizes = {.L = 1, .H = 2, .G = 2, .K = 2, .F = 6};
 
@@ -72,21 +75,32 @@ TEST(a_rank_lists_its_layers)
     megatron_shards_release(&s);
 }
 
+/* An embedding of 16 x 8 elements. */
+static struct tensor_slices embedding(enum safetensors_dtype dtype, const void *elements,
+                                      const struct file_map *map)
+{
+    static const struct file_map memory = {0};
+    char name[] = "w";
+    const struct tensor_name of = {PARAM_embed, -1, TENSOR_WEIGHT};
+    const struct torch_tensor t = {.name = name,
+                                   .dtype = dtype,
+                                   .num_dims = 2,
+                                   .shape = {16, 8},
+                                   .strides = {8, 1},
+                                   .data = elements};
+    struct tensor_slices s = {.path = heap_string("iter_3", 6)};
+    const struct file_slice whole = {&t, map ? map : &memory, 0, 0};
+    CHECK_STATUS(OK, tensor_slices_add(&s, &of, &whole));
+    CHECK_STATUS(OK, tensor_slices_finish(&s));
+    return s;
+}
+
 TEST(float32_copies_are_those_of_the_weights)
 {
     float copies[128], weights[128];
-    char name[] = "w";
-    const struct tensor_name of = {PARAM_embed, -1, TENSOR_WEIGHT};
-    struct tensor_slices a = {.path = heap_string("iter_3", 6)}, b = {0};
-    struct torch_tensor t = {
-        .name = name, .dtype = SAFETENSORS_F32, .num_dims = 2, .shape = {16, 8}, .strides = {8, 1}};
+    struct tensor_slices a = embedding(SAFETENSORS_F32, copies, NULL), none = {0};
+    struct tensor_slices b = embedding(SAFETENSORS_F32, weights, NULL);
     for (int i = 0; i < 128; i++) copies[i] = (float)(i + 1), weights[i] = copies[i] * 1.003f;
-    t.data = (const unsigned char *)copies;
-    CHECK_STATUS(OK, tensor_slices_add(&a, &of, &(struct file_slice){&t, NULL, 0, 0}));
-    t.data = (const unsigned char *)weights;
-    CHECK_STATUS(OK, tensor_slices_add(&b, &of, &(struct file_slice){&t, NULL, 0, 0}));
-    CHECK_STATUS(OK, tensor_slices_finish(&a));
-    CHECK_STATUS(OK, tensor_slices_finish(&b));
     CHECK_STATUS(OK, megatron_shard_check_copies(&a, &b));
     for (int i = 0; i < 128; i += 127) {
         weights[i] *= 1.1f;
@@ -94,7 +108,42 @@ TEST(float32_copies_are_those_of_the_weights)
         CHECK_MESSAGE("float32 copy of model.embed_tokens.weight is not the model's weight");
         weights[i] = copies[i];
     }
-    tensor_slices_release(&b);
+    CHECK_STATUS(UNSUPPORTED, megatron_shard_check_copies(&a, &none));
+    tensor_slices_release(&a), tensor_slices_release(&b);
+}
+
+/* Subnormal numbers, which have fewer bits: 1e-8 is 0, and 1e-5 168 * 2^-24. */
+TEST(float16_weights_near_zero_are_those_of_their_copies)
+{
+    float copies[128];
+    uint16_t weights[128];
+    struct tensor_slices a = embedding(SAFETENSORS_F32, copies, NULL);
+    struct tensor_slices b = embedding(SAFETENSORS_F16, weights, NULL);
+    for (int i = 0; i < 128; i++) copies[i] = i % 2 ? 1e-5f : 1e-8f, weights[i] = i % 2 ? 168 : 0;
+    CHECK_STATUS(OK, megatron_shard_check_copies(&a, &b));
+    weights[1] = 160;
     CHECK_STATUS(UNSUPPORTED, megatron_shard_check_copies(&a, &b));
-    tensor_slices_release(&a);
+    tensor_slices_release(&a), tensor_slices_release(&b);
+}
+
+/* Pages that cannot be read are zeros, which differ from the weights. */
+TEST(copies_that_cannot_be_read_are_not_taken_for_others)
+{
+    const char *path = test_path(test_folder(), "copies");
+    float elements[128];
+    struct file_map map;
+    for (int i = 0; i < 128; i++) elements[i] = (float)(i + 1);
+    struct tensor_slices memory = embedding(SAFETENSORS_F32, elements, NULL);
+    for (int torn = 0; torn < 2; torn++) {
+        CHECK_STATUS(OK, file_write(path, elements, sizeof elements));
+        CHECK_STATUS(OK, file_map_open(&map, path));
+        struct tensor_slices file = embedding(SAFETENSORS_F32, map.data, &map);
+        CHECK(!truncate(path, 0));
+        CHECK_STATUS(DATA, torn ? megatron_shard_check_copies(&file, &memory)
+                                : megatron_shard_check_copies(&memory, &file));
+        CHECK_MESSAGE("truncated");
+        tensor_slices_release(&file);
+        file_map_close(&map);
+    }
+    tensor_slices_release(&memory);
 }
