@@ -136,11 +136,10 @@ static enum status find_iteration(const char *path, int64_t step, int64_t *itera
     enum status st = STATUS_OK;
     struct file_list inside = {0};
     if (!file_is_dir(folder)) FAIL_OUT(MISSING, "%s: no such iteration of Megatron-LM", folder);
+    if (model_files_detect(folder)) goto out;
     TRY_OUT(file_list_dir(&inside, folder)); /* reports a folder that cannot be read */
-    if (!model_files_detect(folder))
-        FAIL_OUT(MISSING,
-                 "%s: no checkpoint of Megatron-LM: neither torch_dist nor torch (mp_rank_*)",
-                 folder);
+    FAIL_OUT(MISSING, "%s: no checkpoint of Megatron-LM: neither torch_dist nor torch (mp_rank_*)",
+             folder);
 out:
     file_list_release(&inside);
     free(folder);

@@ -262,6 +262,10 @@ TEST(an_iteration_of_megatron_that_cannot_be_read_is_reported)
         CHECK_MESSAGE(strerror(EACCES));
     }
     CHECK(!chmod(folder, 0700));
+    put_file(root, "a/iter_0000009/metadata.json");
+    CHECK(!chmod(test_path(a, "iter_0000009"), 0311)); /* torch_dist needs no list of files */
+    CHECK(is_at(a, 9, test_path(a, "iter_0000009")));
+    CHECK(!chmod(test_path(a, "iter_0000009"), 0700));
 }
 
 TEST(a_model_beside_checkpoints_of_megatron_is_located)
