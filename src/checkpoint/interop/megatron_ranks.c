@@ -278,7 +278,8 @@ static enum status add_vector(struct ranks_reader *r, const struct megatron_shar
     return STATUS_OK;
 }
 
-/* Adds from "B.().exp_avg", where B numbers the model chunks, and () is a tuple of dtypes. */
+/* Adds from "B.().exp_avg", where B numbers the model chunks, and () is a dtype or a tuple
+ * of dtypes. */
 static enum status add_vectors(struct ranks_reader *r, const struct torch_tensors *all,
                                const struct file_map *map, const struct megatron_chunk *c,
                                enum megatron_source source)
@@ -335,9 +336,17 @@ static enum status open_optimizer_ranks(struct ranks_reader *r, const struct mod
                                         const struct optimizer_part *part)
 {
     TRY(read_sizes(r, shape));
-    if (!r->state.has_args || r->state.tp != r->grid.tp || r->state.pp != r->grid.pp)
-        FAIL(UNSUPPORTED, "%s: args do not give the %d x %d ranks that saved", r->slices->path,
-             r->grid.tp, r->grid.pp);
+    if (!r->state.has_args)
+        FAIL(UNSUPPORTED, "%s: the checkpoint has no args, which determine the order of parameters",
+             r->slices->path);
+    if (r->state.tp != r->grid.tp || r->state.pp != r->grid.pp)
+        FAIL(UNSUPPORTED,
+             "%s: args.tensor_model_parallel_size = %d and pipeline_model_parallel_size = %d, but "
+             "there are folders of %d x %d ranks",
+             r->slices->path, r->state.tp, r->state.pp, r->grid.tp, r->grid.pp);
+    if (r->state.chunks > MAX_CHUNKS)
+        FAIL(UNSUPPORTED, "%s: args.virtual_pipeline_model_parallel_size = %d: expected at most %d",
+             r->slices->path, r->state.chunks, MAX_CHUNKS);
     for (int pp = 0; pp < r->grid.pp; pp++)
         for (int tp = 0; tp < r->grid.tp; tp++) {
             const struct megatron_chunk c = {tp, pp, 0, part->has_fused_norms};

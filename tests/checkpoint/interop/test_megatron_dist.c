@@ -4,9 +4,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/convert.h"
+#include "checkpoint/interop/megatron_args.h"
 #include "checkpoint/interop/model_files.h"
 #include "checkpoint/interop/torch_files.h"
-#include "formats/pickle_write.h"
 #include "formats/torch_writer.h"
 #include "test.h"
 
@@ -209,33 +209,12 @@ static void write_piece(int fd, const char *path, uint64_t *at, struct text *met
     *at += size;
 }
 
-static void write_args(struct text *t)
-{
-    static const struct {
-        const char *name;
-        int64_t value;
-    } args[] = {{"swiglu", 1},
-                {"hidden_size", 4},
-                {"num_layers", 1},
-                {"kv_channels", 2},
-                {"ffn_hidden_size", 4},
-                {"num_attention_heads", 2},
-                {"padded_vocab_size", 8},
-                {"untie_embeddings_and_output_weights", 1}};
-    pickle_write_string(t, "args"), pickle_write_empty_dict(t), pickle_write_mark(t);
-    pickle_write_string(t, "normalization"), pickle_write_string(t, "RMSNorm");
-    pickle_write_string(t, "position_embedding_type"), pickle_write_string(t, "rope");
-    for (size_t i = 0; i < sizeof args / sizeof *args; i++)
-        pickle_write_string(t, args[i].name), pickle_write_int(t, args[i].value);
-    pickle_write_setitems(t);
-}
-
 /* common.pt: {"iteration": 3}, and args if the model has one layer. */
 static void write_common(const char *folder, bool has_args)
 {
     struct text pickle = {0}, archive = {0};
     pickle_write_proto(&pickle), pickle_write_empty_dict(&pickle), pickle_write_mark(&pickle);
-    if (has_args) write_args(&pickle);
+    if (has_args) megatron_args_write(&pickle, &(struct megatron_args){0});
     pickle_write_string(&pickle, "iteration"), pickle_write_int(&pickle, 3);
     pickle_write_setitems(&pickle), pickle_write_stop(&pickle);
     torch_writer_pickle(&pickle, &archive);

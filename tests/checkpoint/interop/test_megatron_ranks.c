@@ -2,8 +2,8 @@
 #include "checkpoint/interop/megatron_ranks.h"
 
 #include "base/file.h"
+#include "checkpoint/interop/megatron_args.h"
 #include "checkpoint/interop/torch_files.h"
-#include "formats/pickle_write.h"
 #include "formats/torch_writer.h"
 #include "test.h"
 
@@ -134,28 +134,13 @@ TEST(other_models_of_megatron_are_rejected)
     CHECK_MESSAGE("has 1 dimensions, expected 2");
 }
 
-/* Adds the args of a model with one layer, and the iteration, to a pickled dict. */
-static void add_args(struct text *t)
+/* Adds args and the iteration to a pickled dict. */
+static void add_args(struct text *t, const struct megatron_args *args)
 {
-    static const struct {
-        const char *name;
-        int64_t value;
-    } args[] = {{"swiglu", 1},
-                {"hidden_size", 4},
-                {"num_layers", 1},
-                {"kv_channels", 2},
-                {"ffn_hidden_size", 4},
-                {"num_attention_heads", 2},
-                {"padded_vocab_size", 8},
-                {"untie_embeddings_and_output_weights", 1}};
     t->len -= 2; /* SETITEMS and STOP */
     pickle_write_string(t, "iteration"), pickle_write_int(t, 3);
-    pickle_write_string(t, "args"), pickle_write_empty_dict(t), pickle_write_mark(t);
-    pickle_write_string(t, "normalization"), pickle_write_string(t, "RMSNorm");
-    pickle_write_string(t, "position_embedding_type"), pickle_write_string(t, "rope");
-    for (size_t i = 0; i < sizeof args / sizeof *args; i++)
-        pickle_write_string(t, args[i].name), pickle_write_int(t, args[i].value);
-    pickle_write_setitems(t), pickle_write_setitems(t), pickle_write_stop(t);
+    megatron_args_write(t, args);
+    pickle_write_setitems(t), pickle_write_stop(t);
 }
 
 static void add_entry(struct zip_writer *zip, const char *name, const void *bytes, size_t len,
@@ -167,14 +152,14 @@ static void add_entry(struct zip_writer *zip, const char *name, const void *byte
     text_release(&header);
 }
 
-/* Writes an archive of float32 tensors, whose data are their elements. */
+/* Writes an archive of float32 tensors, whose data are their elements; args may be NULL. */
 static void write_archive(const char *path, const struct torch_tensor *tensors, size_t count,
-                          bool has_args)
+                          const struct megatron_args *args)
 {
     struct zip_writer zip = {0};
     struct text pickle = {0}, out = {0}, tail = {0};
     torch_write_pickle(tensors, count, &pickle);
-    if (has_args) add_args(&pickle);
+    if (args) add_args(&pickle, args);
     add_entry(&zip, "archive/data.pkl", pickle.data, pickle.len, &out);
     add_entry(&zip, "archive/byteorder", "little", 6, &out);
     for (size_t i = 0; i < count; i++) {
@@ -205,11 +190,13 @@ static const struct rank_tensor one_layer[] = {
     {"model.output_layer.weight", 8, 4, 0},
 };
 enum { PARAMS = sizeof one_layer / sizeof *one_layer, VECTOR = 544 };
+static const struct megatron_args one_rank = {0};
 
 /* Writes a rank with a distributed optimizer, whose vectors have `total` elements.  Elements of
  * parameter i are those from 100 i on, those of its copy larger by 0.25, of its moments by 50.
  * order[i] is the parameter that the optimizer has in the place of i. */
-static const char *write_optimizer(const int *order, int64_t total)
+static const char *write_optimizer(const int *order, int64_t total,
+                                   const struct megatron_args *args)
 {
     const char *root = test_folder(), *rank = test_path(root, "mp_rank_00");
     static char keys[3][16] = {"0.().param", "0.().exp_avg", "0.().exp_avg_sq"};
@@ -242,8 +229,8 @@ static const char *write_optimizer(const int *order, int64_t total)
                                          .num_dims = 1,
                                          .shape = {total},
                                          .data = (const unsigned char *)vectors[k]};
-    write_archive(test_path(rank, "model_optim_rng.pt"), model, PARAMS, true);
-    write_archive(test_path(rank, "distrib_optim.pt"), state, 3, false);
+    write_archive(test_path(rank, "model_optim_rng.pt"), model, PARAMS, args);
+    write_archive(test_path(rank, "distrib_optim.pt"), state, 3, NULL);
     return root;
 }
 
@@ -261,7 +248,7 @@ static bool has_first(const struct tensor_slices *s, enum param_id id, int layer
 TEST(the_distributed_optimizer_of_megatrons_ranks_is_read)
 {
     static const int order[PARAMS] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
-    const char *root = write_optimizer(order, VECTOR);
+    const char *root = write_optimizer(order, VECTOR, &one_rank);
     struct torch_state state;
     struct tensor_slices s;
     CHECK_STATUS(OK, megatron_ranks_open(&s, root, NULL));
@@ -286,7 +273,7 @@ TEST(an_optimizer_of_megatrons_ranks_in_another_order_is_unsupported)
                                          {0, 1, 2, 3, 4, 5, 6, 7, 8}};
     static const int64_t totals[] = {VECTOR, VECTOR, VECTOR - 1, VECTOR + 1};
     for (int i = 0; i < 4; i++) {
-        const char *root = write_optimizer(orders[i], totals[i]);
+        const char *root = write_optimizer(orders[i], totals[i], &one_rank);
         struct torch_state state;
         struct tensor_slices s;
         CHECK_STATUS(UNSUPPORTED, torch_files_open_moments(&s, root, NULL, &state));
@@ -298,10 +285,36 @@ TEST(an_optimizer_of_megatrons_ranks_in_another_order_is_unsupported)
     }
 }
 
+TEST(an_optimizer_of_other_ranks_than_args_tell_is_unsupported)
+{
+    static const int order[PARAMS] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+    static const struct {
+        struct megatron_args args;
+        const char *message;
+    } cases[] = {
+        {{.tp = 2},
+         "args.tensor_model_parallel_size = 2 and pipeline_model_parallel_size = 1, but there are "
+         "folders of 1 x 1 ranks"},
+        {{.chunks = INT32_MAX},
+         "args.virtual_pipeline_model_parallel_size = 2147483647: expected at most 256"},
+        {{.chunks = 2}, "has 3 tensors, expected 6"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *root = write_optimizer(order, VECTOR, &cases[i].args);
+        struct torch_state state;
+        struct tensor_slices s;
+        CHECK_STATUS(UNSUPPORTED, torch_files_open_moments(&s, root, NULL, &state));
+        CHECK_MESSAGE(cases[i].message);
+        torch_state_release(&state);
+        CHECK_STATUS(OK, megatron_ranks_open(&s, root, NULL));
+        tensor_slices_release(&s);
+    }
+}
+
 TEST(a_truncated_optimizer_of_megatrons_ranks_is_damage)
 {
     static const int order[PARAMS] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
-    const char *root = write_optimizer(order, VECTOR);
+    const char *root = write_optimizer(order, VECTOR, &one_rank);
     const char *path = test_path(root, "mp_rank_00/distrib_optim.pt");
     struct torch_state state;
     struct tensor_slices s;
