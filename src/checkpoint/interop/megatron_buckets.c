@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGN = 64 /* elements at which parameters begin */ };
-
 /* Skips `prefix` and, with `number`, the digits after it. */
 static bool skip(const char **at, const char *prefix, int *number)
 {
@@ -75,7 +73,8 @@ struct placement {
     const struct megatron_sizes *sizes;
     struct tensor_slices *slices; /* NULL: only check */
     enum megatron_source source;
-    size_t at; /* the next piece */
+    size_t at;     /* the next piece */
+    size_t placed; /* parameters */
 };
 
 /* The pieces of a bucket. */
@@ -88,11 +87,6 @@ struct bucket {
 };
 
 static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
-
-static int64_t align(int64_t at)
-{
-    return at > INT64_MAX - ALIGN ? INT64_MAX : (at + ALIGN - 1) / ALIGN * ALIGN;
-}
 
 /* Takes the pieces of the bucket, which must cover it in succession; none: count 0. */
 static enum status take_bucket(struct placement *p, int group, int buffer, int bucket,
@@ -118,7 +112,7 @@ static enum status take_bucket(struct placement *p, int group, int buffer, int b
 }
 
 /* Adds the pieces of the parameter at [start, end), whose ends must be theirs. */
-static enum status place_param(const struct placement *p, struct bucket *b,
+static enum status place_param(struct placement *p, struct bucket *b,
                                const struct megatron_shard *s, int64_t start)
 {
     int64_t end = start + s->rows * s->columns, at = start;
@@ -138,6 +132,7 @@ static enum status place_param(const struct placement *p, struct bucket *b,
         FAIL(UNSUPPORTED, "%s: no pieces have elements %lld to %lld, where %s is expected",
              b->all->tensor.name, (long long)start, (long long)end, s->name);
     b->used = end;
+    p->placed++;
     return STATUS_OK;
 }
 
@@ -161,11 +156,12 @@ static enum status place_chunk(struct placement *p, const struct megatron_shards
         int64_t total = b.count ? b.all->total : 0;
         for (; left; left--) {
             const struct megatron_shard *s = &shards->all[left - 1];
-            int64_t start = align(b.used);
+            int64_t start = megatron_shard_align(b.used);
             if (start > total || s->rows * s->columns > total - start) break;
             TRY(place_param(p, &b, s, start));
         }
-        if (!b.used || (total != b.used && total != align(b.used)) || !has_equal_shards(&b))
+        if (!b.used || (total != b.used && total != megatron_shard_align(b.used)) ||
+            !has_equal_shards(&b))
             FAIL(UNSUPPORTED,
                  "dp_group_idx_%d.gbuf_idx_%d.bucket_idx_%d has %lld elements, but its "
                  "parameters end at element %lld",
@@ -177,7 +173,7 @@ static enum status place_chunk(struct placement *p, const struct megatron_shards
 static enum status place_all(struct placement *p, bool has_fused_norms)
 {
     const struct megatron_state *m = p->state;
-    p->at = 0;
+    p->at = p->placed = 0;
     for (int pp = 0; pp < m->pp; pp++)
         for (int tp = 0; tp < m->tp; tp++)
             for (int chunk = 0; chunk < m->chunks; chunk++) {
@@ -193,17 +189,23 @@ static enum status place_all(struct placement *p, bool has_fused_norms)
     return STATUS_OK;
 }
 
-/* Layers are those of Transformer Engine or megatron-core's own: the order differs. */
+/* Layers are those of Transformer Engine or megatron-core's own: the order differs.  If neither
+ * fits, the failure is that of the order in which more parameters fit. */
 static enum status place_in_order(struct placement *p, struct tensor_slices *slices)
 {
     if (!p->state->has_args)
         FAIL(UNSUPPORTED, "the checkpoint has no args, which determine the order of parameters");
-    bool fits_fused = !place_all(p, true);
+    struct failure fused = {0};
+    status_save(&fused, place_all(p, true));
+    size_t placed_fused = p->placed;
     enum status st = place_all(p, false);
-    if (fits_fused && !st) FAIL(UNSUPPORTED, "the order of norms and linear_proj is not known");
-    if (!fits_fused) TRY(st);
+    if (!fused.status && !st)
+        FAIL(UNSUPPORTED, "the pieces fit both orders of layers, Transformer Engine's and "
+                          "megatron-core's");
+    if (fused.status && st && placed_fused > p->placed) st = status_restore(&fused);
+    if (fused.status) TRY(st);
     p->slices = slices;
-    TRY(place_all(p, fits_fused));
+    TRY(place_all(p, !fused.status));
     return STATUS_OK;
 }
 

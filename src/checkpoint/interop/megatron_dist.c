@@ -9,8 +9,6 @@
 #include <string.h>
 
 #define COMMON_ENTRY "common_state/shard_0_1"
-#define INSTEAD                                                                                    \
-    "save with Megatron-LM's --dist-ckpt-optim-fully-reshardable, or load only the weights"
 
 struct megatron_reader {
     struct dcp_directory directory;
@@ -257,8 +255,8 @@ static enum status open_source(struct megatron_reader *r, enum megatron_source s
     return st;
 }
 
-/* Whether buckets hold the parameters in the order that is expected: then their float32 copies are
- * the model's weights. */
+/* UNSUPPORTED: buckets do not hold the parameters in the order that is expected, in which their
+ * float32 copies are the model's weights. */
 static enum status check_buckets(struct megatron_reader *r)
 {
     struct tensor_slices copies = {0}, model = {0};
@@ -275,12 +273,16 @@ out:
     return st;
 }
 
-/* Without float32 copies from buckets in another order, the weights are the model's. */
+/* If the buckets are in another order, their float32 copies are not read, and the weights are the
+ * model's own. */
 static enum status add_copies(struct megatron_reader *r)
 {
     enum status st = check_buckets(r);
     r->ignores_buckets = st == STATUS_UNSUPPORTED;
-    if (!r->ignores_buckets) TRY(st);
+    if (r->ignores_buckets)
+        megatron_shard_warn_of_copies();
+    else
+        TRY(st);
     TRY(add_source(r, MEGATRON_FP32));
     r->count_fp32 = r->slices->count;
     return STATUS_OK;
@@ -307,7 +309,7 @@ static enum status check_moments(const struct megatron_reader *r)
     if (!r->slices->count && r->has_other_state)
         FAIL(UNSUPPORTED,
              "%s: the optimizer's moments are not AdamW's, or stored as dp_zero_gather_scatter, "
-             "which is not supported: " INSTEAD,
+             "which is not supported",
              path);
     if (r->slices->count && r->state.iteration < 0)
         FAIL(DATA, "%s: found optimizer moments, but no iteration", path);
@@ -322,9 +324,7 @@ enum status megatron_dist_open_moments(struct tensor_slices *slices, const char 
     enum status st = open_reader(&r, slices, path);
     if (st) goto out;
     TRY_OUT(megatron_state_sizes(&r.state, shape, slices, &r.sizes));
-    st = check_buckets(&r);
-    if (st == STATUS_UNSUPPORTED) status_prefix(st, INSTEAD);
-    TRY_OUT(st);
+    TRY_OUT(check_buckets(&r));
     TRY_OUT(add_source(&r, MEGATRON_EXP_AVG));
     TRY_OUT(add_source(&r, MEGATRON_EXP_AVG_SQ));
     TRY_OUT(tensor_slices_finish(slices));

@@ -22,6 +22,6 @@ enum status megatron_dist_read_state(const char *path, struct megatron_state *m)
 enum status megatron_dist_open(struct tensor_slices *slices, const char *path,
                                const struct model_shape *shape);
 /* Opens its optimizer's moments, possibly none, and sets the counters of `state`.  UNSUPPORTED:
- * they are stored in a form that is not read; the message names Megatron-LM's option. */
+ * they are stored in a form that is not read. */
 enum status megatron_dist_open_moments(struct tensor_slices *slices, const char *path,
                                        const struct model_shape *shape, struct torch_state *state);

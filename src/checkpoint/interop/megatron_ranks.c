@@ -25,6 +25,7 @@ struct ranks_reader {
     struct rank_grid grid;
     struct megatron_state state;
     struct megatron_sizes sizes;
+    bool has_fused_norms; /* of the model's tensors: see megatron_shard.h */
 };
 
 static bool parse_number(const char **at, int *out)
@@ -196,6 +197,11 @@ static enum status add_tensors(struct ranks_reader *r, const struct torch_tensor
             FAIL(DATA, "%s: tensor %s does not belong to a Llama of megatron-core", r->slices->path,
                  all->all[i].name);
         if (!known) continue;
+        /* the last stage's copy of the embedding */
+        bool is_copy = r->state.has_args && r->state.shape.tied &&
+                       megatron_tensor_first(&n, 0).id == PARAM_head;
+        if (is_copy) continue;
+        r->has_fused_norms |= strstr(name, ".linear_qkv.layer_norm_weight") != NULL;
         if (n.layer >= each)
             FAIL(DATA, "%s: %s: a stage has only %d layers", r->slices->path, all->all[i].name,
                  each);
@@ -242,17 +248,21 @@ static enum status open_ranks(struct ranks_reader *r, const struct model_shape *
     return STATUS_OK;
 }
 
+/* Sets *has_fused_norms by the names of the norms. */
 static enum status open_model(struct tensor_slices *slices, const char *path,
-                              const struct model_shape *shape)
+                              const struct model_shape *shape, bool *has_fused_norms)
 {
     struct ranks_reader r = {.slices = slices};
     *slices = (struct tensor_slices){.path = heap_string(path, strlen(path))};
-    return tensor_slices_opened(slices, open_ranks(&r, shape));
+    enum status st = open_ranks(&r, shape);
+    *has_fused_norms = r.has_fused_norms;
+    return tensor_slices_opened(slices, st);
 }
 
 /* Adds the parameters of a model chunk from a vector of the optimizer, which has them from the last
  * to the first, each at a multiple of 64 in its bucket.  Buckets follow one another without the
- * padding at their ends: positions are known if no bucket would have any. */
+ * padding at their ends.  The file does not say where buckets end, so only buckets that end at
+ * multiples of 64 are read: otherwise the total differs. */
 static enum status add_vector(struct ranks_reader *r, const struct megatron_shards *shards,
                               const struct torch_tensor *t, const struct file_map *map,
                               enum megatron_source source)
@@ -262,7 +272,7 @@ static enum status add_vector(struct ranks_reader *r, const struct megatron_shar
         struct megatron_shard s = shards->all[i];
         struct torch_tensor part = *t;
         const struct file_slice flat = {&part, map, 0, 0};
-        int64_t start = (end + 63) / 64 * 64, count = s.rows * s.columns;
+        int64_t start = megatron_shard_align(end), count = s.rows * s.columns;
         if (start > total || count > total - start)
             FAIL(UNSUPPORTED, "%s has %lld elements, too few for %s", t->name, (long long)total,
                  s.name);
@@ -365,17 +375,17 @@ static enum status open_optimizer(struct tensor_slices *slices, const char *path
     return tensor_slices_opened(slices, open_optimizer_ranks(&r, shape, part));
 }
 
-/* Opens the float32 copies, which must be the weights of `model`: that tells the order of norms. */
+/* Opens the float32 copies, which must be all weights of `model`. */
 static enum status open_copies(struct tensor_slices *copies, const struct tensor_slices *model,
-                               const struct model_shape *shape, struct optimizer_part *part)
+                               const struct model_shape *shape, bool has_fused_norms)
 {
-    enum status st = STATUS_UNSUPPORTED;
-    for (int i = 0; i < 2 && st == STATUS_UNSUPPORTED; i++) {
-        *part = (struct optimizer_part){.has_fused_norms = i == 0};
-        st = open_optimizer(copies, model->path, shape, part);
-        if (!st) st = megatron_shard_check_copies(copies, model);
-        if (st) tensor_slices_release(copies);
-    }
+    const struct optimizer_part part = {.has_fused_norms = has_fused_norms};
+    TRY(open_optimizer(copies, model->path, shape, &part));
+    enum status st = megatron_shard_check_copies(copies, model);
+    if (!st && copies->count < model->count)
+        st = FAILURE(UNSUPPORTED, "%s: the optimizer has float32 copies of only %zu of %zu weights",
+                     model->path, copies->count, model->count);
+    if (st) tensor_slices_release(copies);
     return st;
 }
 
@@ -393,13 +403,12 @@ enum status megatron_ranks_open(struct tensor_slices *slices, const char *path,
                                 const struct model_shape *shape)
 {
     struct tensor_slices copies = {0};
-    struct optimizer_part part;
-    TRY(open_model(slices, path, shape));
+    bool has_fused_norms;
+    TRY(open_model(slices, path, shape, &has_fused_norms));
     if (!megatron_ranks_have_distributed(path)) return STATUS_OK;
-    enum status st = open_copies(&copies, slices, shape, &part);
-    if (st == STATUS_UNSUPPORTED) return STATUS_OK; /* the model has weights */
-    if (!st && copies.count < slices->count) {
-        tensor_slices_release(&copies);
+    enum status st = open_copies(&copies, slices, shape, has_fused_norms);
+    if (st == STATUS_UNSUPPORTED) {
+        megatron_shard_warn_of_copies();
         return STATUS_OK;
     }
     tensor_slices_release(slices);
@@ -411,14 +420,13 @@ enum status megatron_ranks_open_moments(struct tensor_slices *slices, const char
                                         const struct model_shape *shape, struct torch_state *state)
 {
     struct tensor_slices model, copies = {0};
-    struct optimizer_part part;
+    struct optimizer_part part = {.moments = true};
     struct megatron_state m;
     enum status st = STATUS_OK;
     TRY(megatron_ranks_read_state(path, &m));
-    TRY(open_model(&model, path, shape));
-    TRY_OUT(open_copies(&copies, &model, shape, &part));
+    TRY(open_model(&model, path, shape, &part.has_fused_norms));
+    TRY_OUT(open_copies(&copies, &model, shape, part.has_fused_norms));
     tensor_slices_release(&copies);
-    part.moments = true;
     TRY_OUT(open_optimizer(slices, path, shape, &part));
     megatron_state_count(&m, state);
     if (m.iteration < 0) {

@@ -14,9 +14,9 @@
 bool megatron_ranks_detect(const char *path);
 /* Reads arguments and counters, which every rank has. */
 enum status megatron_ranks_read_state(const char *path, struct megatron_state *m);
-/* Whether a rank has optimizer state: of a distributed optimizer in distrib_optim.pt, which is
- * read, of others keyed by number. */
+/* Whether the first rank has distrib_optim.pt, which megatron_ranks_open_moments reads. */
 bool megatron_ranks_have_distributed(const char *path);
+/* Whether its model_optim_rng.pt has an optimizer's state, keyed by number. */
 enum status megatron_ranks_have_optimizer(const char *path, bool *has);
 /* Opens the model's tensors; as megatron_dist_open.  MISSING also: a rank's file does not exist.
  * UNSUPPORTED: stages with different numbers of layers. */

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/interop/megatron_shard.h"
 
+#include "base/log.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,6 +84,12 @@ enum status megatron_shard_add_flat(struct tensor_slices *slices, const struct m
         TRY(megatron_shard_add(slices, z, s, &slice));
     }
     return STATUS_OK;
+}
+
+int64_t megatron_shard_align(int64_t at)
+{
+    enum { ALIGN = 64 };
+    return at > INT64_MAX - ALIGN ? INT64_MAX : (at + ALIGN - 1) / ALIGN * ALIGN;
 }
 
 /* Sizes of the whole tensor, with the vocabulary's padding. */
@@ -239,4 +247,12 @@ enum status megatron_shard_check_copies(const struct tensor_slices *copies,
              copies->path, copy->hf_name);
     }
     return STATUS_OK;
+}
+
+void megatron_shard_warn_of_copies(void)
+{
+    if (log_rank() > 0) return;
+    log_line(LOG_WARN,
+             "loading the model's own weights, without the optimizer's float32 copies: %s",
+             status_message());
 }

@@ -2,7 +2,8 @@
  * the order of its model, and where their elements are in ours.
  *
  * Linear layers are split by rows or columns; of linear_fc1 a rank has a slice of either half.
- * Norms are replicated, and read from tensor-parallel rank 0. */
+ * Norms and the biases of linear_proj and linear_fc2 are replicated, and read from tensor-parallel
+ * rank 0. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -31,6 +32,9 @@ enum status megatron_shard_add_flat(struct tensor_slices *slices, const struct m
 struct torch_tensor megatron_shard_next_flat(struct torch_tensor *rest, int dims, int64_t columns,
                                              int64_t at);
 
+/* The first position from `at` on at which the optimizer may have a parameter. */
+int64_t megatron_shard_align(int64_t at);
+
 /* A rank's model chunk: one of the stages that an interleaved schedule gives it. */
 struct megatron_chunk {
     int tp, pp, chunk;
@@ -52,3 +56,5 @@ void megatron_shards_release(struct megatron_shards *s);
  * tensor_slices_check. */
 enum status megatron_shard_check_copies(const struct tensor_slices *copies,
                                         const struct tensor_slices *model);
+/* Logs, on rank 0, that the weights are the model's own; this thread's last failure is why. */
+void megatron_shard_warn_of_copies(void);

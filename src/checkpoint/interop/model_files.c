@@ -11,6 +11,7 @@
 #include "checkpoint/interop/weight_map.h"
 #include "checkpoint/manifest.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,8 +169,8 @@ enum status model_files_open_ema(struct model_files *m, const char *folder)
     return STATUS_OK;
 }
 
-enum status model_files_open_moments_any(struct model_files *m, const char *path,
-                                         const struct model_shape *shape, struct torch_state *state)
+static enum status open_moments(struct model_files *m, const char *path,
+                                const struct model_shape *shape, struct torch_state *state)
 {
     torch_state_init(state);
     if (is_checkpoint(path)) {
@@ -185,11 +186,24 @@ enum status model_files_open_moments_any(struct model_files *m, const char *path
     return st;
 }
 
+enum status model_files_open_moments_any(struct model_files *m, const char *path,
+                                         const struct model_shape *shape, struct torch_state *state)
+{
+    struct failure why = {0};
+    enum status st = open_moments(m, path, shape, state);
+    const char *advice = st == STATUS_UNSUPPORTED ? torch_files_moments_advice(path) : NULL;
+    if (!advice) return st;
+    status_save(&why, st);
+    size_t used = strlen(why.message);
+    snprintf(why.message + used, sizeof why.message - used, "; %s", advice);
+    return status_restore(&why);
+}
+
 enum status model_files_open_known_moments(struct model_files *m, const char *path,
                                            const struct model_shape *shape,
                                            struct torch_state *state)
 {
-    enum status st = model_files_open_moments_any(m, path, shape, state);
+    enum status st = open_moments(m, path, shape, state);
     if (st != STATUS_UNSUPPORTED) return st;
     log_line(LOG_WARN, "ignoring the optimizer's moments: %s", status_message());
     torch_state_release(state);

@@ -37,7 +37,8 @@ enum status model_files_open_moments(struct model_files *m, const char *folder);
 /* The same for the weights' moving average, which only a checkpoint of ours can have. */
 enum status model_files_open_ema(struct model_files *m, const char *folder);
 /* Opens the optimizer's files of any kind of folder. A checkpoint of ours leaves `state` empty.
- * Release `state` even after a failure. */
+ * Release `state` even after a failure.  UNSUPPORTED: they have a form that is not read; the
+ * message ends with what to do instead. */
 enum status model_files_open_moments_any(struct model_files *m, const char *path,
                                          const struct model_shape *shape,
                                          struct torch_state *state);

@@ -16,8 +16,6 @@
 #include <string.h>
 
 #define TRACKER "latest_checkpointed_iteration.txt"
-#define INSTEAD                                                                                    \
-    "convert the checkpoint with its --ckpt-convert-format torch_dist, or load only the weights"
 
 /* A folder of .pth files may contain anything else. */
 enum torch_kind torch_files_kind(const char *path)
@@ -95,7 +93,7 @@ static enum status check_no_optimizer(const char *path, struct torch_state *stat
     if (has)
         FAIL(UNSUPPORTED,
              "%s: the optimizer's state of Megatron-LM's --ckpt-format torch is not supported "
-             "without --use-distributed-optimizer: " INSTEAD,
+             "without --use-distributed-optimizer",
              path);
     TRY(megatron_ranks_read_state(path, &m));
     state->iteration = m.iteration;
@@ -111,11 +109,23 @@ enum status torch_files_open_moments(struct tensor_slices *slices, const char *p
     if (kind == TORCH_DCP) TRY(dcp_open_moments(slices, path, shape, state));
     if (kind == TORCH_MEGATRON) TRY(megatron_dist_open_moments(slices, path, shape, state));
     if (kind == TORCH_MEGATRON_RANKS && megatron_ranks_have_distributed(path))
-        TRY_PREFIX(megatron_ranks_open_moments(slices, path, shape, state),
-                   "the moments are not read (" INSTEAD ")");
+        TRY(megatron_ranks_open_moments(slices, path, shape, state));
     else if (kind == TORCH_MEGATRON_RANKS)
         TRY(check_no_optimizer(path, state));
     return STATUS_OK;
+}
+
+const char *torch_files_moments_advice(const char *path)
+{
+    switch (torch_files_kind(path)) {
+    case TORCH_MEGATRON:
+        return "save with Megatron-LM's --dist-ckpt-optim-fully-reshardable, or load only the "
+               "weights";
+    case TORCH_MEGATRON_RANKS:
+        return "convert the checkpoint with Megatron-LM's --ckpt-convert-format torch_dist, or "
+               "load only the weights";
+    default: return NULL;
+    }
 }
 
 static bool has_config(const char *folder)

@@ -36,6 +36,8 @@ enum status torch_files_open(struct tensor_slices *slices, const char *path,
  * that is not read. */
 enum status torch_files_open_moments(struct tensor_slices *slices, const char *path,
                                      const struct model_shape *shape, struct torch_state *state);
+/* What to do instead where that is UNSUPPORTED; NULL: unknown. */
+const char *torch_files_moments_advice(const char *path);
 
 /* The folder of its config.json or params.json: the files' own, or for formats that have neither,
  * DCP and those of NxD Training and Megatron-LM, one of the two folders above it.  Heap; the files'

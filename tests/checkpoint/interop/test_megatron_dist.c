@@ -428,19 +428,30 @@ TEST(moments_of_dp_reshardable_are_read)
     torch_state_release(&state);
 }
 
+static bool log_has(const char *log, const char *part)
+{
+    struct text t = {0};
+    CHECK_STATUS(OK, file_read(log, 1 << 20, &t));
+    bool found = strstr(t.data, part) != NULL;
+    text_release(&t);
+    return found;
+}
+
 /* Norms have equal sizes, and so have embedding and head: only the copies tell them apart. */
 TEST(moments_in_another_order_than_the_weights_are_unsupported)
 {
     static const int orders[2][PARAMS] = {{0, 4, 2, 3, 1, 5, 6, 7, 8}, {8, 1, 2, 3, 4, 5, 6, 7, 0}};
     for (int i = 0; i < 2; i++) {
-        const char *folder = write_buckets(orders[i]);
+        const char *folder = write_buckets(orders[i]), *log = test_path(test_folder(), "log");
         struct tensor_slices s;
         struct torch_state state;
         CHECK_STATUS(UNSUPPORTED, megatron_dist_open_moments(&s, folder, NULL, &state));
-        CHECK_MESSAGE("--dist-ckpt-optim-fully-reshardable");
         CHECK_MESSAGE("is not the model's weight");
         torch_state_release(&state);
+        CHECK_STATUS(OK, log_open(log));
         CHECK_STATUS(OK, megatron_dist_open(&s, folder, NULL));
+        CHECK_STATUS(OK, log_open(NULL));
+        CHECK(log_has(log, "loading the model's own weights, without the optimizer's float32"));
         CHECK(s.count == 12 && find(&s, PARAM_embed, -1, TENSOR_WEIGHT));
         tensor_slices_release(&s);
     }
@@ -460,7 +471,6 @@ TEST(moments_in_other_forms_are_unsupported)
         const struct piece all[] = {{"decoder.final_layernorm.weight", 1, {0}, {4}, 0}, other[i]};
         const char *folder = write_folder(NULL, 0, all, 2);
         CHECK_STATUS(UNSUPPORTED, open_moments(folder, &s, &state));
-        CHECK_MESSAGE("--dist-ckpt-optim-fully-reshardable");
         torch_state_release(&state);
         CHECK_STATUS(OK, megatron_dist_open(&s, folder, &small));
         CHECK(s.count == 1);
@@ -475,15 +485,11 @@ static bool warns(const char *folder, const char *warning)
     const char *to = test_path(test_folder(), "run");
     struct converted done;
     struct conversion c = {.from = folder, .to = to, .target = CONVERT_NATIVE};
-    struct text t = {0};
     CHECK_STATUS(OK, log_open(log));
     CHECK_STATUS(OK, convert_checkpoint(&c, &done));
     CHECK_STATUS(OK, log_open(NULL));
     CHECK(done.step < 0);
-    CHECK_STATUS(OK, file_read(log, 1 << 20, &t));
-    bool found = strstr(t.data, warning) != NULL;
-    text_release(&t);
-    return found;
+    return log_has(log, warning);
 }
 
 /* Of either format, and only where it would be resumed: opening the moments logs nothing. */
@@ -518,10 +524,14 @@ TEST(moments_in_other_forms_are_ignored_where_nothing_is_resumed)
     struct model_shape shape;
     struct torch_state state;
     struct model_files files;
-    const char *folder = write_buckets(order);
+    const char *folder = write_buckets(order), *log = test_path(test_folder(), "log");
     CHECK_STATUS(OK, torch_files_shape(folder, NULL, &shape));
     CHECK_STATUS(UNSUPPORTED, model_files_open_moments_any(&files, folder, &shape, &state));
+    CHECK_MESSAGE("; save with Megatron-LM's --dist-ckpt-optim-fully-reshardable, or load only");
+    CHECK_STATUS(OK, log_open(log));
     CHECK_STATUS(OK, model_files_open_known_moments(&files, folder, &shape, &state));
+    CHECK_STATUS(OK, log_open(NULL));
+    CHECK(log_has(log, "ignoring the optimizer's moments") && !log_has(log, "load only"));
     CHECK(model_files_are_empty(&files) && state.step == -1);
     model_files_close(&files);
 }

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "checkpoint/interop/megatron_args.h"
+#include "checkpoint/interop/model_files.h"
 #include "checkpoint/interop/torch_files.h"
 #include "formats/torch_writer.h"
 #include "test.h"
@@ -189,48 +190,112 @@ static const struct rank_tensor one_layer[] = {
     {"model.decoder.final_layernorm.weight", 4, 0, 0},
     {"model.output_layer.weight", 8, 4, 0},
 };
-enum { PARAMS = sizeof one_layer / sizeof *one_layer, VECTOR = 544 };
+enum { PARAMS = sizeof one_layer / sizeof *one_layer };
 static const struct megatron_args one_rank = {0};
 
-/* Writes a rank with a distributed optimizer, whose vectors have `total` elements.  Elements of
- * parameter i are those from 100 i on, those of its copy larger by 0.25, of its moments by 50.
- * order[i] is the parameter that the optimizer has in the place of i. */
-static const char *write_optimizer(const int *order, int64_t total,
-                                   const struct megatron_args *args)
+/* Writes a rank with a distributed optimizer, whose vectors have `extra` elements more than the
+ * parameters.  Its copies and moments are those of parameters with the elements of `copies`: copies
+ * are larger by 0.25, moments by 50. */
+struct written_rank {
+    const char *root, *folder;
+    const struct rank_tensor *all, *copies; /* chunk by chunk */
+    int count;
+    int64_t extra;
+};
+static void write_optimizer_rank(const struct written_rank *r, const struct megatron_args *args)
 {
-    const char *root = test_folder(), *rank = test_path(root, "mp_rank_00");
-    static char keys[3][16] = {"0.().param", "0.().exp_avg", "0.().exp_avg_sq"};
-    static float values[PARAMS][64], vectors[3][VECTOR + 1];
-    char names[PARAMS][96];
-    struct torch_tensor model[PARAMS], state[3];
-    int64_t end = 0;
-    CHECK_STATUS(OK, file_make_dirs(rank));
-    for (int i = PARAMS - 1; i >= 0; i--) {
-        int64_t rows = one_layer[i].rows, columns = one_layer[i].columns;
-        int64_t start = (end + 63) / 64 * 64, count = rows * (columns ? columns : 1);
-        snprintf(names[i], sizeof names[i], "%s", one_layer[i].name);
+    enum { MOST = 24, CHUNKS = 2 };
+    static const char *const keys[3] = {"param", "exp_avg", "exp_avg_sq"};
+    static float values[MOST][64], vectors[CHUNKS][3][1024];
+    char names[MOST][96], vector_names[CHUNKS][3][32];
+    struct torch_tensor model[MOST], state[CHUNKS * 3];
+    int64_t end[CHUNKS] = {0};
+    int written = strncmp(r->all[r->count - 1].name, "model1.", 7) ? 1 : CHUNKS;
+    const char *folder = test_path(r->root, r->folder);
+    CHECK(r->count <= MOST);
+    CHECK_STATUS(OK, file_make_dirs(folder));
+    for (int i = r->count - 1; i >= 0; i--) {
+        const struct rank_tensor *t = &r->all[i];
+        int chunk = !strncmp(t->name, "model1.", 7);
+        int64_t start = (end[chunk] + 63) / 64 * 64;
+        int64_t count = t->rows * (t->columns ? t->columns : 1);
+        CHECK(start + count <= 1000 && count <= 64);
+        snprintf(names[i], sizeof names[i], "%s", t->name);
         model[i] = (struct torch_tensor){.name = names[i],
                                          .dtype = SAFETENSORS_F32,
-                                         .num_dims = columns ? 2 : 1,
-                                         .shape = {rows, columns},
+                                         .num_dims = t->columns ? 2 : 1,
+                                         .shape = {t->rows, t->columns},
                                          .data = (const unsigned char *)values[i]};
         for (int64_t e = 0; e < count; e++) {
-            float value = (float)(100 * (order[i] + 1)) + (float)e;
-            values[i][e] = (float)(100 * (i + 1)) + (float)e;
-            vectors[0][start + e] = value + 0.25f;
-            vectors[1][start + e] = vectors[2][start + e] = value + 50;
+            float value = (float)r->copies[i].first + (float)e;
+            values[i][e] = (float)t->first + (float)e;
+            vectors[chunk][0][start + e] = value + 0.25f;
+            vectors[chunk][1][start + e] = vectors[chunk][2][start + e] = value + 50;
         }
-        end = start + count;
+        end[chunk] = start + count;
     }
-    CHECK(end == VECTOR);
-    for (int k = 0; k < 3; k++)
-        state[k] = (struct torch_tensor){.name = keys[k],
-                                         .dtype = SAFETENSORS_F32,
-                                         .num_dims = 1,
-                                         .shape = {total},
-                                         .data = (const unsigned char *)vectors[k]};
-    write_archive(test_path(rank, "model_optim_rng.pt"), model, PARAMS, args);
-    write_archive(test_path(rank, "distrib_optim.pt"), state, 3, NULL);
+    for (int chunk = 0; chunk < written; chunk++)
+        for (int k = 0; k < 3; k++) {
+            snprintf(vector_names[chunk][k], 32, "%d.().%s", chunk, keys[k]);
+            state[3 * chunk + k] =
+                (struct torch_tensor){.name = vector_names[chunk][k],
+                                      .dtype = SAFETENSORS_F32,
+                                      .num_dims = 1,
+                                      .shape = {end[chunk] + r->extra},
+                                      .data = (const unsigned char *)vectors[chunk][k]};
+        }
+    write_archive(test_path(folder, "model_optim_rng.pt"), model, (size_t)r->count, args);
+    write_archive(test_path(folder, "distrib_optim.pt"), state, (size_t)(3 * written), NULL);
+}
+
+/* The only rank.  order[i] is the parameter that the optimizer has in the place of i. */
+static const char *write_optimizer(const int *order, int64_t extra,
+                                   const struct megatron_args *args)
+{
+    struct rank_tensor all[PARAMS], copies[PARAMS];
+    const struct written_rank r = {test_folder(), "mp_rank_00", all, copies, PARAMS, extra};
+    for (int i = 0; i < PARAMS; i++) {
+        all[i] = copies[i] = one_layer[i];
+        all[i].first = 100 * (i + 1), copies[i].first = 100 * (order[i] + 1);
+    }
+    write_optimizer_rank(&r, args);
+    return r.root;
+}
+
+/* All ranks.  Parameter i of one_layer has in each rank and stage elements from
+ * 10000 stage + 1000 tp + 100 (i + 1) on. */
+static const char *write_optimizers(const struct megatron_args *a)
+{
+    static const int split[PARAMS] = {1, 0, 2, 1, 0, 1, 2, 0, 1}; /* 1: rows, 2: columns */
+    const char *root = test_folder();
+    int stages = a->pp * a->chunks;
+    for (int pp = 0; pp < a->pp; pp++)
+        for (int tp = 0; tp < a->tp; tp++) {
+            struct rank_tensor all[2 * PARAMS];
+            char names[2 * PARAMS][96], folder[32];
+            int count = 0;
+            for (int chunk = 0; chunk < a->chunks; chunk++)
+                for (int i = 0; i < PARAMS; i++) {
+                    int stage = chunk * a->pp + pp;
+                    if ((stage && i == 0) || (stage < stages - 1 && i >= PARAMS - 2)) continue;
+                    struct rank_tensor *t = &all[count];
+                    *t = one_layer[i];
+                    if (split[i] == 1) t->rows /= a->tp;
+                    if (split[i] == 2) t->columns /= a->tp;
+                    t->first = 10000 * stage + 1000 * tp + 100 * (i + 1);
+                    if (a->tied && i == PARAMS - 1) t->first = 1000 * tp + 100;
+                    snprintf(names[count], sizeof names[count], "model%s%s",
+                             a->chunks == 1 ? ""
+                             : chunk        ? "1"
+                                            : "0",
+                             one_layer[i].name + strlen("model"));
+                    t->name = names[count++];
+                }
+            snprintf(folder, sizeof folder, a->pp > 1 ? "mp_rank_%02d_%03d" : "mp_rank_%02d", tp,
+                     pp);
+            const struct written_rank r = {root, folder, all, all, count, 0};
+            write_optimizer_rank(&r, a);
+        }
     return root;
 }
 
@@ -248,7 +313,7 @@ static bool has_first(const struct tensor_slices *s, enum param_id id, int layer
 TEST(the_distributed_optimizer_of_megatrons_ranks_is_read)
 {
     static const int order[PARAMS] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
-    const char *root = write_optimizer(order, VECTOR, &one_rank);
+    const char *root = write_optimizer(order, 0, &one_rank);
     struct torch_state state;
     struct tensor_slices s;
     CHECK_STATUS(OK, megatron_ranks_open(&s, root, NULL));
@@ -265,19 +330,59 @@ TEST(the_distributed_optimizer_of_megatrons_ranks_is_read)
     torch_state_release(&state);
 }
 
+TEST(the_distributed_optimizer_of_many_ranks_is_read)
+{
+    static const struct megatron_args args = {.layers = 4, .tp = 2, .pp = 2, .chunks = 2};
+    const char *root = write_optimizers(&args);
+    const struct tensor_name down = {PARAM_mlp_down, 3, TENSOR_EXP_AVG};
+    struct torch_state state;
+    struct tensor_slices s;
+    float row[4];
+    CHECK_STATUS(OK, megatron_ranks_open(&s, root, NULL));
+    CHECK(s.count == 39 && has_first(&s, PARAM_attn_norm, 2, TENSOR_WEIGHT, 20200.25f));
+    CHECK(has_row(&s, PARAM_mlp_gate, 1, 2, 11600.25f));
+    tensor_slices_release(&s);
+    CHECK_STATUS(OK, torch_files_open_moments(&s, root, NULL, &state));
+    CHECK(s.count == 78 && has_first(&s, PARAM_head, -1, TENSOR_EXP_AVG_SQ, 30950));
+    CHECK_STATUS(OK, tensor_slices_read(&s, tensor_slices_find(&s, &down), 0, 4, row));
+    CHECK_NEAR(row[0], 30750, 0);
+    CHECK_NEAR(row[2], 31750, 0);
+    tensor_slices_release(&s);
+    torch_state_release(&state);
+}
+
+/* The last stage has a copy of the embedding. */
+TEST(the_distributed_optimizer_of_a_tied_model_on_two_stages_is_read)
+{
+    static const struct megatron_args args = {
+        .layers = 2, .tp = 1, .pp = 2, .chunks = 1, .tied = true};
+    const char *root = write_optimizers(&args);
+    struct torch_state state;
+    struct tensor_slices s;
+    CHECK_STATUS(OK, megatron_ranks_open(&s, root, NULL));
+    CHECK(s.count == 20 && has_first(&s, PARAM_embed, -1, TENSOR_WEIGHT, 100.25f));
+    tensor_slices_release(&s);
+    CHECK_STATUS(OK, torch_files_open_moments(&s, root, NULL, &state));
+    CHECK(s.count == 40 && has_first(&s, PARAM_last_norm, -1, TENSOR_EXP_AVG, 10850));
+    tensor_slices_release(&s);
+    torch_state_release(&state);
+}
+
 TEST(an_optimizer_of_megatrons_ranks_in_another_order_is_unsupported)
 {
     static const int orders[][PARAMS] = {{0, 4, 2, 3, 1, 5, 6, 7, 8},
                                          {8, 1, 2, 3, 4, 5, 6, 7, 0},
                                          {0, 1, 2, 3, 4, 5, 6, 7, 8},
                                          {0, 1, 2, 3, 4, 5, 6, 7, 8}};
-    static const int64_t totals[] = {VECTOR, VECTOR, VECTOR - 1, VECTOR + 1};
+    static const int64_t extras[] = {0, 0, -1, 1};
     for (int i = 0; i < 4; i++) {
-        const char *root = write_optimizer(orders[i], totals[i], &one_rank);
+        const char *root = write_optimizer(orders[i], extras[i], &one_rank);
         struct torch_state state;
+        struct model_files files;
         struct tensor_slices s;
-        CHECK_STATUS(UNSUPPORTED, torch_files_open_moments(&s, root, NULL, &state));
-        CHECK_MESSAGE("--ckpt-convert-format torch_dist");
+        CHECK_STATUS(UNSUPPORTED, model_files_open_moments_any(&files, root, NULL, &state));
+        CHECK_MESSAGE(
+            "; convert the checkpoint with Megatron-LM's --ckpt-convert-format torch_dist");
         torch_state_release(&state);
         CHECK_STATUS(OK, megatron_ranks_open(&s, root, NULL));
         CHECK(s.count == 12 && has_first(&s, PARAM_mlp_down, 0, TENSOR_WEIGHT, 700));
@@ -300,7 +405,7 @@ TEST(an_optimizer_of_other_ranks_than_args_tell_is_unsupported)
         {{.chunks = 2}, "has 3 tensors, expected 6"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const char *root = write_optimizer(order, VECTOR, &cases[i].args);
+        const char *root = write_optimizer(order, 0, &cases[i].args);
         struct torch_state state;
         struct tensor_slices s;
         CHECK_STATUS(UNSUPPORTED, torch_files_open_moments(&s, root, NULL, &state));
@@ -314,7 +419,7 @@ TEST(an_optimizer_of_other_ranks_than_args_tell_is_unsupported)
 TEST(a_truncated_optimizer_of_megatrons_ranks_is_damage)
 {
     static const int order[PARAMS] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
-    const char *root = write_optimizer(order, VECTOR, &one_rank);
+    const char *root = write_optimizer(order, 0, &one_rank);
     const char *path = test_path(root, "mp_rank_00/distrib_optim.pt");
     struct torch_state state;
     struct tensor_slices s;

@@ -97,7 +97,7 @@ static struct tensor_slices embedding(enum safetensors_dtype dtype, const void *
 
 TEST(float32_copies_are_those_of_the_weights)
 {
-    float copies[128], weights[128];
+    float copies[128] = {0}, weights[128] = {0};
     struct tensor_slices a = embedding(SAFETENSORS_F32, copies, NULL), none = {0};
     struct tensor_slices b = embedding(SAFETENSORS_F32, weights, NULL);
     for (int i = 0; i < 128; i++) copies[i] = (float)(i + 1), weights[i] = copies[i] * 1.003f;
@@ -115,8 +115,8 @@ TEST(float32_copies_are_those_of_the_weights)
 /* Subnormal numbers, which have fewer bits: 1e-8 is 0, and 1e-5 168 * 2^-24. */
 TEST(float16_weights_near_zero_are_those_of_their_copies)
 {
-    float copies[128];
-    uint16_t weights[128];
+    float copies[128] = {0};
+    uint16_t weights[128] = {0};
     struct tensor_slices a = embedding(SAFETENSORS_F32, copies, NULL);
     struct tensor_slices b = embedding(SAFETENSORS_F16, weights, NULL);
     for (int i = 0; i < 128; i++) copies[i] = i % 2 ? 1e-5f : 1e-8f, weights[i] = i % 2 ? 168 : 0;
