@@ -7,9 +7,9 @@
 
 #include <string.h>
 
-/* Bytes of data/0 (data/1 has half of them, data/2 a quarter), of the longest pickle, and of the
- * whole archive. */
-enum { ARCHIVE_NUMBERS = 64, ARCHIVE_PICKLE = 2048, ARCHIVE_BYTES = 2876 };
+/* Bytes of data/0 (data/1 has half of them, data/2 a quarter), of data/3, which is zeros, of the
+ * longest pickle, and of the whole archive. */
+enum { ARCHIVE_NUMBERS = 64, ARCHIVE_ZEROS = 2304, ARCHIVE_PICKLE = 2048, ARCHIVE_BYTES = 5374 };
 
 /* A template archive with a pickle of ARCHIVE_PICKLE zeros, and the offsets of its pickle and
  * central directory. */
@@ -30,7 +30,7 @@ static inline void archive_add(struct zip_writer *w, struct text *archive, const
 
 static inline void archive_build_image(struct archive_image *image)
 {
-    static const unsigned char nothing[ARCHIVE_PICKLE];
+    static const unsigned char nothing[ARCHIVE_PICKLE], zeros[ARCHIVE_ZEROS];
     unsigned char numbers[ARCHIVE_NUMBERS];
     struct zip_writer w = {0};
     struct text tail = {0};
@@ -40,6 +40,7 @@ static inline void archive_build_image(struct archive_image *image)
     archive_add(&w, &image->bytes, "x/data/0", numbers, sizeof numbers);
     archive_add(&w, &image->bytes, "x/data/1", numbers, sizeof numbers / 2);
     archive_add(&w, &image->bytes, "x/data/2", numbers, sizeof numbers / 4);
+    archive_add(&w, &image->bytes, "x/data/3", zeros, sizeof zeros);
     image->directory = image->bytes.len;
     zip_writer_finish(&w, &tail);
     text_add(&image->bytes, tail.data, tail.len);

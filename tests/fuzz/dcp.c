@@ -2,10 +2,12 @@
  * Megatron-LM's: any .metadata and data file must yield weights, moments and steps within them, or
  * a clean error.  The data file is also the only rank of a checkpoint of --ckpt-format torch.
  *
- * The first two bytes give the length of .metadata, which follows.  The rest is the file "f" if it
- * begins like a ZIP archive, else the pickle of an archive that becomes "f": see archive.h. */
+ * The first two bytes give the length of .metadata, which follows, and is also the pickle of
+ * distrib_optim.pt.  The rest is the file "f" if it begins like a ZIP archive, else the pickle of
+ * an archive that becomes "f": see archive.h. */
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/interop/dcp.h"
+#include "base/log.h"
 #include "checkpoint/interop/megatron_dist.h"
 #include "checkpoint/interop/megatron_ranks.h"
 
@@ -33,15 +35,31 @@ static void link_rank(void)
     BUG_IF(symlink("../f", path));
 }
 
+static void put_optimizer(const void *pickle, size_t len)
+{
+    static int optimizer;
+    unsigned char archive[ARCHIVE_BYTES];
+    archive_make(archive, pickle, len);
+    folder_put(&optimizer, "mp_rank_00/distrib_optim.pt", archive, sizeof archive);
+}
+
 static void use_ranks(const struct model_shape *shape)
 {
     struct tensor_slices p;
     bool has;
     enum status st = megatron_ranks_have_optimizer(folder(), &has);
     BUG_IF(st && has);
-    if (megatron_ranks_open(&p, folder(), shape)) return;
-    tensor_slices_use(&p);
-    tensor_slices_release(&p);
+    if (!megatron_ranks_open(&p, folder(), shape)) {
+        tensor_slices_use(&p);
+        tensor_slices_release(&p);
+    }
+    struct torch_state state;
+    torch_state_init(&state);
+    if (!megatron_ranks_open_moments(&p, folder(), shape, &state)) {
+        use_moments(&p, &state);
+        tensor_slices_release(&p);
+    }
+    torch_state_release(&state);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
@@ -54,11 +72,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     struct torch_state state;
     struct megatron_state arguments;
     if (len < 2) return 0;
-    if (!metadata) link_rank();
+    if (!metadata) link_rank(), log_set_rank(1); /* only rank 0 warns */
     size_t first = bytes[0] | (size_t)bytes[1] << 8;
     bytes += 2, len -= 2;
     if (first > len) first = len;
     folder_put(&metadata, ".metadata", bytes, first);
+    put_optimizer(bytes, first);
     bool is_archive = first < len && bytes[first] == 'P';
     if (!is_archive) archive_make(archive, bytes + first, len - first);
     folder_put(&numbers, "f", is_archive ? bytes + first : archive,
