@@ -120,7 +120,7 @@ static int32_t choose(struct generation *g, const struct generation_choice *c, d
     int V = loaded_model_num_ids(&g->loaded);
     sampling.seed = c->seed;
     const float *logits_V = c->logits_V;
-    if (g->repeat_penalty != 1) {
+    if (g->repeat_penalty > 0 && g->repeat_penalty != 1) {
         const struct sampling_penalty p = {g->repeat_penalty, c->ids->ids, c->ids->count};
         sampling_penalize(&p, logits_V, V, g->penalized_V);
         logits_V = g->penalized_V;

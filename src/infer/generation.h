@@ -23,7 +23,7 @@ struct generation {
     float *logits_V;           /* of the next token; owned */
     float *penalized_V;        /* scratch of the sampler; owned */
     double *log_probabilities; /* of the generated tokens, on rank 0; owned */
-    double repeat_penalty;     /* see sampling_penalize */
+    double repeat_penalty;     /* see sampling_penalize; 0 or 1: none */
     struct candidate *order_V; /* scratch of the sampler; owned */
 };
 
