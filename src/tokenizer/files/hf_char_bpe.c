@@ -179,6 +179,20 @@ static void add_piece(struct char_bpe *c, int32_t id, const char *token, bool by
     if (byte >= 0) c->pieces[id].byte = (uint8_t)byte;
 }
 
+static enum status fail_other_id(const struct tokenizer *t, const char *text, int32_t added,
+                                 int32_t id)
+{
+    FAIL(DATA, "%s: the added token \"%s\" has ID %d, but ID %d in the vocabulary", t->path, text,
+         added, id);
+}
+
+/* A token with a space that text has as U+2581 never matches: it is not in t->vocabulary. */
+static enum status check_unmatched(const struct tokenizer *t, const char *token, int32_t id)
+{
+    int32_t added = special_tokens_find(&t->special_tokens, token);
+    return added >= 0 && added != id ? fail_other_id(t, token, added, id) : STATUS_OK;
+}
+
 static enum status add_token(struct tokenizer *t, const char *token, int32_t id, bool bytes,
                              struct text *unescaped)
 {
@@ -191,7 +205,7 @@ static enum status add_token(struct tokenizer *t, const char *token, int32_t id,
     add_piece(c, id, token, bytes);
     if (id >= t->vocab_size) t->vocab_size = id + 1;
     if (byte >= 0 && c->byte_fallback) c->byte_ids[byte] = id;
-    if (c->escapes_spaces && strchr(token, ' ')) return STATUS_OK; /* never in normalized text */
+    if (c->escapes_spaces && strchr(token, ' ')) return check_unmatched(t, token, id);
     text_clear(unescaped);
     char_bpe_unescape(c, token, strlen(token), unescaped);
     TRY_PREFIX(vocabulary_add(&t->vocabulary, unescaped->data, unescaped->len, id), "%s", t->path);
@@ -241,20 +255,21 @@ out:
     return st;
 }
 
-/* Checks that added tokens have the same IDs in the vocabulary, if that has them. */
+/* Checks that added tokens have the same IDs in the vocabulary, if that has them; of several with
+ * the same text, the one with the lowest ID. */
 static enum status check_added_ids(const struct tokenizer *t)
 {
     struct text unescaped = {0};
     enum status st = STATUS_OK;
     for (size_t i = 0; i < t->special_tokens.count; i++) {
         const struct special_token *added = &t->special_tokens.all[i];
-        if (t->char_bpe->escapes_spaces && strchr(added->text, ' ')) continue; /* see add_token */
+        if (t->char_bpe->escapes_spaces && strchr(added->text, ' ')) continue; /* add_token did */
         text_clear(&unescaped);
         char_bpe_unescape(t->char_bpe, added->text, strlen(added->text), &unescaped);
         int32_t id = vocabulary_find(&t->vocabulary, unescaped.data, unescaped.len);
-        if (id >= 0 && id != added->id)
-            FAIL_OUT(DATA, "%s: the added token \"%s\" has ID %d, but ID %d in the vocabulary",
-                     t->path, added->text, added->id, id);
+        bool differs = id >= 0 && id != added->id;
+        if (differs && special_tokens_find(&t->special_tokens, added->text) == added->id)
+            TRY_OUT(fail_other_id(t, added->text, added->id, id));
     }
 out:
     text_release(&unescaped);

@@ -182,6 +182,20 @@ TEST(hf_char_bpe_matches_added_tokens_in_normalized_text)
     tokenizer_close(t);
 }
 
+TEST(hf_char_bpe_accepts_added_tokens_with_one_text)
+{
+    struct tokenizer *t = open_with((struct parts){
+        .added_tokens = ", {\"id\": 300, \"content\": \"</s>\", \"special\": true}"});
+    CHECK(tokenizer_vocab_size(t) == 301);
+    CHECK_TEXT(t, "</s></s>", 2, 300);
+    tokenizer_close(t);
+    t = open_with(/* other texts */
+                  (struct parts){.added_tokens = ", {\"id\": 300, \"content\": \"a b\"}",
+                                 .vocab = ", \"a" SPACE "b\": 265"});
+    CHECK(tokenizer_vocab_size(t) == 301);
+    tokenizer_close(t);
+}
+
 TEST(hf_char_bpe_normalizes_to_nfc)
 {
     struct tokenizer *t = open_with((struct parts){.normalizer = "{\"type\": \"NFC\"}",
@@ -221,6 +235,13 @@ TEST(hf_char_bpe_rejects_unsupported_components_by_name)
         {{.bytes = 1}, "<0xFF>", STATUS_UNSUPPORTED},
         {{.added_tokens = ", {\"id\": 300, \"content\": \"ab\"}"},
          "ID 263 in the vocabulary",
+         STATUS_DATA},
+        {{.added_tokens = ", {\"id\": 300, \"content\": \"a b\"}", .vocab = ", \"a b\": 265"},
+         "ID 300, but ID 265 in the vocabulary",
+         STATUS_DATA},
+        {{.added_tokens = ", {\"id\": 300, \"content\": \"</s>\"}, "
+                          "{\"id\": 299, \"content\": \"b\"}"},
+         "\"b\" has ID 299, but ID 260 in the vocabulary",
          STATUS_DATA},
         {{.added_tokens = ", {\"id\": 263, \"content\": \"x\"}"}, "the same ID", STATUS_DATA},
         {{.vocab = ", \"x\": -1"}, "\"x\"", STATUS_DATA},
