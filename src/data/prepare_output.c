@@ -127,11 +127,17 @@ static enum status check_no_output(const struct prepare_output *o)
     return STATUS_OK;
 }
 
+/* Whether a run was killed while it published: without the journal its .bin would seem complete. */
+static bool is_half_published(const struct prepare_output *o)
+{
+    return file_exists(o->bin) && !file_exists(o->idx);
+}
+
 /* Deletes files that only an unfinished run needs. */
-static void remove_work_files(const struct prepare_output *o)
+static void remove_work_files(const struct prepare_output *o, bool keeps_journal)
 {
     const char *const paths[] = {o->idx_part, o->journal};
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2 - keeps_journal; i++)
         if (unlink(paths[i]) && errno != ENOENT)
             log_line(LOG_WARN, "cannot delete %s: %s", paths[i], strerror(errno));
 }
@@ -154,7 +160,7 @@ static enum status clean_up(const struct prepare_output *o)
     bool has_idx, has_part;
     TRY(find(o->idx, &has_idx));
     TRY(find(o->bin_part, &has_part));
-    if (has_idx && !has_part) remove_work_files(o);
+    if (has_idx && !has_part) remove_work_files(o, false);
     return STATUS_OK;
 }
 
@@ -257,8 +263,8 @@ void prepare_output_fail(struct prepare_output *o)
         prepare_output_sync(o);
         return;
     }
-    unlink(o->bin_part);
-    remove_work_files(o);
+    remove_work_files(o, is_half_published(o));
+    unlink(o->bin_part); /* last, because it has the lock */
 }
 
 enum status prepare_output_sync(struct prepare_output *o)
@@ -370,7 +376,7 @@ enum status prepare_output_publish(struct prepare_output *o)
     TRY_OUT(megatron_sum_write(prefix, &o->bin_sum, &index.sum));
     TRY_OUT(file_rename(temporary, o->idx));
     TRY_OUT(file_sync_parent(o->idx));
-    remove_work_files(o);
+    remove_work_files(o, false);
 out:
     if (st) unlink(temporary); /* the next run writes it again */
     megatron_sum_release(&index.sum);

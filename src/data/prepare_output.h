@@ -71,8 +71,8 @@ enum status prepare_output_commit(struct prepare_output *o, size_t source, uint6
 /* Makes the complete batches durable and records them in the journal.  After a failure within a
  * batch it does nothing: the journal keeps the batches before. */
 enum status prepare_output_sync(struct prepare_output *o);
-/* After a failure: prepare_output_sync, or without documents, of which there is nothing to keep,
- * deletes the .part files and the journal. */
+/* After a failure: calls prepare_output_sync; if no document was written, deletes the .part files
+ * and the journal instead, but not the journal of a .bin without its .idx. */
 void prepare_output_fail(struct prepare_output *o);
 /* Writes .idx and .sum and gives all files their names.  DATA: PREFIX.idx.part has
  * changed.  IO. */

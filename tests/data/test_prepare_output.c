@@ -163,6 +163,23 @@ TEST(prepare_leaves_no_files_of_a_failure_before_the_first_document)
     }
 }
 
+TEST(prepare_resumes_a_half_published_output_despite_an_early_failure)
+{
+    const char *folder = test_folder(), *text = test_path(folder, "a.jsonl");
+    struct prepare_stats done;
+    /* as left by a run that was killed after it had renamed the .bin */
+    CHECK_STATUS(OK, file_write(test_path(folder, "p.bin"), "garbage", 7));
+    CHECK_STATUS(OK, file_write(test_path(folder, "p.prepare.json"), "{\"tokens\": 99}", 14));
+    CHECK_STATUS(OK, file_write(text, "{\"text\": 7}\n", 12));
+    CHECK_STATUS(RECORD, run(text, test_path(folder, "p"), 1, false, &done));
+    CHECK(file_exists(test_path(folder, "p.prepare.json")));
+    CHECK(!file_exists(test_path(folder, "p.bin.part")));
+    CHECK_STATUS(OK, file_write(text, "{\"text\": \"a\"}\n", 14));
+    CHECK_STATUS(OK, run(text, test_path(folder, "p"), 1, false, &done));
+    check_verifies(test_path(folder, "p"));
+    CHECK(!file_exists(test_path(folder, "p.prepare.json")));
+}
+
 TEST(prepare_keeps_what_it_wrote_if_it_cannot_read_it)
 {
     const char *folder = test_folder(), *text = test_path(folder, "a.jsonl");
