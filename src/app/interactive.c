@@ -127,14 +127,14 @@ static bool typed_is(const struct dialog *d, const char *word)
     return d->typed.len == strlen(word) && !memcmp(d->typed.data, word, d->typed.len);
 }
 
-/* Reads a line, and those that a "\\" at its end continues; false: the input ends. */
+/* Reads a line, and those that a "\\" at its end continues; false: the input ends or fails. */
 static bool read_lines(struct dialog *d)
 {
     text_clear(&d->typed);
     if (!read_line(d)) return false;
     while (d->typed.len && d->typed.data[d->typed.len - 1] == '\\') {
         d->typed.data[d->typed.len - 1] = '\n';
-        if (!read_line(d)) break;
+        if (!read_line(d)) return !d->input;
     }
     return true;
 }

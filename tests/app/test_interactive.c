@@ -101,6 +101,21 @@ TEST(a_nul_byte_in_a_line_is_an_error)
     free(run);
 }
 
+TEST(a_nul_byte_in_a_continued_line_is_an_error_before_the_model_continues)
+{
+    char *run = runs_trained(FEW_STEPS);
+    const char *program = getenv("LLAMERO") ? getenv("LLAMERO") : "build/llamero";
+    static const char command[] =
+        "printf 'a\\\\\\nb\\0c\\n' | \"$0\" generate \"$1\" --interactive";
+    struct text out = {0}, err = {0};
+    CHECK(test_run((const char *const[]){"sh", "-c", command, program, run, NULL}, &out, &err) ==
+          65);
+    CHECK(strstr(err.data, "standard input: a line has a NUL byte"));
+    CHECK(!out.len);
+    text_release(&out), text_release(&err);
+    free(run);
+}
+
 TEST(input_that_cannot_be_read_is_an_error)
 {
     char *run = runs_trained(FEW_STEPS);
