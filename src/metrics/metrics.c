@@ -27,7 +27,7 @@ struct metrics {
     struct append_file lines, events;
     struct wandb_run *wandb;   /* NULL: not enabled */
     struct mlflow_run *mlflow; /* NULL: not enabled */
-    int64_t lost_step;         /* of the last line that was lost */
+    int64_t lost_step;         /* of the last line of metrics.jsonl that was lost */
     struct text text;          /* the record being formatted; reserved in advance */
     struct text brief;         /* its short form for a terminal */
     struct eta eta;
@@ -137,7 +137,7 @@ static void append_record(struct metrics *m, struct append_file *f, int64_t step
     catch_up(m, f);
     size_t lost = f->num_lost;
     log_append(f, m->text.data, m->text.len);
-    if (f->num_lost > lost) m->lost_step = step;
+    if (f == &m->lines && f->num_lost > lost) m->lost_step = step;
 }
 
 /* Without checkpoints nothing repeats the steps of an earlier start: moves its lines to the first

@@ -268,12 +268,12 @@ TEST(metrics_of_a_full_disk_are_written_late)
     free(a), free(b);
 }
 
-TEST(metrics_tell_when_they_are_late_and_when_lines_are_lost)
+static void lose_lines(const struct metrics_config *c)
 {
     enum { STEPS = 5000 }; /* more than fit in memory */
     const char *folder = test_folder(), *log = test_path(folder, "log.txt"), *at;
     struct text said = {0};
-    struct metrics *m = start(folder, &plain, 0);
+    struct metrics *m = start(folder, c, 0);
     log_step(m, 1, 1);
     full_disk_begin(0);
     for (int step = 2; step <= STEPS; step++) log_step(m, step, 1);
@@ -291,6 +291,14 @@ TEST(metrics_tell_when_they_are_late_and_when_lines_are_lost)
     CHECK(lost > 100 && count + lost == STEPS + 1);
     free(lines);
     text_release(&said);
+}
+
+TEST(metrics_tell_when_they_are_late_and_when_lines_are_lost)
+{
+    const struct metrics_config nxdt = {
+        .save_tb_folder = "tb", .enable_tensorboard = true, .tensorboard_tags = TAGS_nxdt};
+    lose_lines(&plain);
+    lose_lines(&nxdt); /* whose events have other steps */
 }
 
 TEST(metrics_that_stay_late_are_lost_with_a_warning)
