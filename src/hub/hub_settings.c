@@ -57,10 +57,10 @@ enum status hub_settings_read(struct hub_settings *s)
     *s = (struct hub_settings){.endpoint =
                                    copy_string(endpoint ? endpoint : "https://huggingface.co")};
     for (size_t n = strlen(s->endpoint); n && s->endpoint[n - 1] == '/';) s->endpoint[--n] = 0;
-    if (!url_is_http(s->endpoint))
+    TRY_OUT(hub_settings_offline(&s->offline));
+    if (!s->offline && !url_is_http(s->endpoint))
         FAIL_OUT(CONFIG, "environment variable HF_ENDPOINT=%.200s: expected http:// or https://",
                  s->endpoint);
-    TRY_OUT(hub_settings_offline(&s->offline));
     if (!cache && !folder)
         FAIL_OUT(CONFIG, "hf://: the Hub cache has no location: set HF_HOME or HOME");
     s->cache = cache ? copy_string(cache) : file_join(folder, "hub");

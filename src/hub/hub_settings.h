@@ -26,8 +26,9 @@ struct hub_settings {
     void *context;
 };
 
-/* Reads the Hub's settings.  CONFIG: the location of the cache is unknown, HF_ENDPOINT is not an
- * http or https URL, or HF_HUB_OFFLINE is not a boolean.  DATA: the token is malformed. */
+/* Reads the Hub's settings.  CONFIG: the location of the cache is unknown, HF_HUB_OFFLINE is not
+ * a boolean, or, unless offline, HF_ENDPOINT is not an http or https URL.  DATA: the token is
+ * malformed. */
 enum status hub_settings_read(struct hub_settings *s);
 void hub_settings_release(struct hub_settings *s);
 

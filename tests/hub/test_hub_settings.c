@@ -52,7 +52,11 @@ TEST(hub_settings_follow_the_environment)
     hub_settings_release(&s);
     setenv("HF_TOKEN", "hf\r\nHost: x", 1);
     CHECK_STATUS(DATA, hub_settings_read(&s));
+    setenv("HF_TOKEN", "hf_given", 1);
     setenv("HF_ENDPOINT", "mirror.example", 1);
+    CHECK_STATUS(OK, hub_settings_read(&s)); /* offline */
+    hub_settings_release(&s);
+    unsetenv("HF_HUB_OFFLINE");
     CHECK_STATUS(CONFIG, hub_settings_read(&s));
     CHECK_MESSAGE("HF_ENDPOINT=mirror.example: expected http:// or https://");
     unset_environment();
