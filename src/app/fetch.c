@@ -15,6 +15,27 @@ static const char usage[] =
     "Other commands download what they need.  Use this one on a machine with a network, for\n"
     "machines without one, where HF_HUB_OFFLINE=1 is set.";
 
+static bool is_data_set(const char *path) { return !strncmp(path, "hf://datasets/", 14); }
+
+/* Checks all paths before the first download. */
+static enum status check_paths(const struct arguments *a, bool tokenizer)
+{
+    for (int i = 0; i < a->num_words; i++) {
+        const char *path = a->words[i];
+        if (!hub_is_path(path))
+            FAIL(USAGE,
+                 "fetch: \"%s\": expected hf://datasets/ORG/NAME/GLOB, hf://ORG/MODEL or "
+                 "s3://BUCKET/KEY",
+                 path);
+        if (tokenizer && is_data_set(path))
+            FAIL(USAGE,
+                 "--tokenizer has no effect with a data set: \"%s\"; expected hf://ORG/MODEL or "
+                 "s3://BUCKET/KEY",
+                 path);
+    }
+    return STATUS_OK;
+}
+
 enum status command_fetch(int argc, char **argv)
 {
     bool tokenizer = false;
@@ -25,23 +46,14 @@ enum status command_fetch(int argc, char **argv)
     struct arguments a;
     TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 64}, argc, argv));
     if (a.help) return STATUS_OK;
+    TRY(check_paths(&a, tokenizer));
     for (int i = 0; i < a.num_words; i++) {
         const char *path = a.words[i];
         char *local;
-        if (!hub_is_path(path))
-            FAIL(USAGE,
-                 "fetch: \"%s\": expected hf://datasets/ORG/NAME/GLOB, hf://ORG/MODEL or "
-                 "s3://BUCKET/KEY",
-                 path);
-        bool data = !strncmp(path, "hf://datasets/", 14);
-        if (data && tokenizer)
-            FAIL(USAGE,
-                 "--tokenizer has no effect with a data set: \"%s\"; expected hf://ORG/MODEL",
-                 path);
         TRY(hub_fetch(path,
-                      data        ? HUB_DATA
-                      : tokenizer ? HUB_TOKENIZER
-                                  : HUB_WEIGHTS,
+                      is_data_set(path) ? HUB_DATA
+                      : tokenizer       ? HUB_TOKENIZER
+                                        : HUB_WEIGHTS,
                       comm_self()));
         TRY(hub_find(path, &local));
         printf("%s\n", local);

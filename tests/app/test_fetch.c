@@ -59,6 +59,12 @@ TEST(fetch_reports_what_is_wrong)
     struct text err = {0};
     begin(&s);
     CHECK(LLAMERO(NULL, &err, "fetch", "data/*.jsonl") == 64);
+    int requests = s.num_requests;
+    const char *data = "hf://datasets/org/name/*.jsonl";
+    CHECK(LLAMERO(NULL, &err, "fetch", data, "data/*.jsonl") == 64);
+    CHECK(LLAMERO(NULL, &err, "fetch", "--tokenizer", "hf://org/name", data) == 64);
+    CHECK(strstr(err.data, "--tokenizer has no effect with a data set"));
+    CHECK(s.num_requests == requests); /* all paths are checked first */
     CHECK(LLAMERO(NULL, &err, "fetch", "hf://datasets/org/name/none") == 66);
     CHECK(strstr(err.data, "hf://datasets/org/name/none"));
     setenv("HF_TOKEN", "hf_wrong", 1);
