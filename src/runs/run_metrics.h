@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { RUN_METRICS_KEYS = 256, RUN_METRICS_BYTES = 1 << 28 };
+enum { RUN_METRICS_KEYS = 4096, RUN_METRICS_BYTES = 1 << 28 };
 
 struct run_series {
     char *key;
