@@ -63,13 +63,12 @@ uint64_t blend_target(uint64_t samples, double weight)
 
 uint64_t blend_add_margin(uint64_t target) { return (uint64_t)ceil((double)target * 1.005); }
 
-static enum status blend_init(struct blend *b, uint64_t size)
+static enum status blend_init(struct blend *b, uint64_t size, const char *remedy)
 {
     *b = (struct blend){.size = size};
     if (size > UINT32_MAX)
-        FAIL(UNSUPPORTED,
-             "a blend of %llu samples exceeds 32-bit indices; lower data.samples or training.steps",
-             (unsigned long long)size);
+        FAIL(UNSUPPORTED, "a blend of %llu samples exceeds 32-bit indices; %s",
+             (unsigned long long)size, remedy);
     b->source = calloc(size + 1, sizeof *b->source);
     b->sample = calloc(size + 1, sizeof *b->sample);
     if (b->source && b->sample) return STATUS_OK;
@@ -100,7 +99,7 @@ static void assign_rows(struct blend *b, const double *weights, const uint64_t *
 
 enum status blend_weighted(struct blend *b, const double *weights, size_t count, uint64_t size)
 {
-    TRY(blend_init(b, size));
+    TRY(blend_init(b, size, "lower data.samples or training.steps"));
     assign_rows(b, weights, NULL, count);
     return STATUS_OK;
 }
@@ -109,7 +108,7 @@ enum status blend_exhaustive(struct blend *b, const uint64_t *sizes, size_t coun
 {
     uint64_t size = 0;
     for (size_t i = 0; i < count; i++) size += sizes[i];
-    TRY(blend_init(b, size));
+    TRY(blend_init(b, size, "use fewer sources"));
     double *weights = heap(count * sizeof *weights);
     for (size_t i = 0; i < count; i++) weights[i] = (double)sizes[i] / (double)size;
     assign_rows(b, weights, sizes, count);

@@ -41,7 +41,9 @@ TEST(blend_rejects_more_samples_than_32_bits_can_number)
 {
     struct blend b;
     CHECK_STATUS(UNSUPPORTED, blend_weighted(&b, (double[]){1}, 1, UINT64_C(1) << 40));
-    CHECK_MESSAGE("a blend of 1099511627776 samples exceeds 32-bit indices");
+    CHECK_MESSAGE("a blend of 1099511627776 samples exceeds 32-bit indices; lower data.samples");
+    CHECK_STATUS(UNSUPPORTED, blend_exhaustive(&b, (uint64_t[]){1, UINT32_MAX}, 2));
+    CHECK_MESSAGE("a blend of 4294967296 samples exceeds 32-bit indices; use fewer sources");
     CHECK(!b.source && !b.sample);
 }
 
