@@ -68,13 +68,15 @@ static void explain_row(const char *section, const struct option *row, struct te
 struct explanation {
     const char *name;
     struct text *out;
-    size_t begin; /* of its text */
+    bool found;
 };
 
 static void explain_if_named(void *context, const char *section, const struct option *row)
 {
-    const struct explanation *e = context;
-    if (!strcmp(section, e->name) || !strcmp(row->name, e->name)) explain_row(section, row, e->out);
+    struct explanation *e = context;
+    if (strcmp(section, e->name) && strcmp(row->name, e->name)) return;
+    explain_row(section, row, e->out);
+    e->found = true;
 }
 
 enum status config_explain(const char *key, struct text *out)
@@ -94,9 +96,9 @@ enum status config_explain(const char *key, struct text *out)
         explain_row(array->element.name, element, out);
         return STATUS_OK;
     }
-    struct explanation e = {key, out, out->len};
+    struct explanation e = {key, out, false};
     config_for_each_option(explain_if_named, &e);
-    if (out->len > e.begin) return STATUS_OK;
+    if (e.found) return STATUS_OK;
     if (foreign) {
         text_addf(out, "%s\n  %s: %s\n", key,
                   foreign->is_error ? "not supported, and would change the result"
@@ -110,6 +112,7 @@ enum status config_explain(const char *key, struct text *out)
     const char *suggestion = closest_key_find(key, buffer, sizeof buffer);
     struct closest c = closest_to(key);
     for (size_t s = 0; s < NUM_SECTIONS; s++) closest_offer(&c, config_sections[s].name);
+    for (size_t a = 0; a < NUM_ARRAYS; a++) closest_offer(&c, config_arrays[a].element.name);
     if (!suggestion) suggestion = c.name;
     if (suggestion) FAIL(CONFIG, "unknown key %s; did you mean %s?", key, suggestion);
     FAIL(CONFIG, "unknown key %s; `llamero config explain` lists all keys", key);

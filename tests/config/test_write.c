@@ -45,6 +45,8 @@ TEST(explain_accepts_keys_sections_and_older_spellings)
     }
     CHECK_STATUS(CONFIG, config_explain("optimizer.lrr", &t));
     CHECK_MESSAGE("did you mean optimizer.lr?");
+    CHECK_STATUS(CONFIG, config_explain("data.sourze", &t));
+    CHECK_MESSAGE("did you mean data.source?");
     text_release(&t);
 }
 
