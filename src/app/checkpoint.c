@@ -44,6 +44,9 @@ static const struct {
                     [1 + TORCH_MEGATRON_RANKS] = {"megatron", "a checkpoint of Megatron-LM"},
                     [1 + TORCH_META] = {"meta", "Meta's .pth files"}};
 
+/* A folder without a known file: opening it as Hugging Face's says what is missing. */
+_Static_assert(1 + TORCH_NONE == KIND_HF, "TORCH_NONE is shown as KIND_HF");
+
 static int kind_of(const char *folder)
 {
     if (file_exists_in(folder, MANIFEST_NAME)) return KIND_CHECKPOINT;

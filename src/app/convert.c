@@ -67,7 +67,8 @@ static enum status parse_size(const char *text, uint64_t *bytes)
             *bytes = (uint64_t)(value * units[i].bytes);
             return STATUS_OK;
         }
-    FAIL(USAGE, "--shard-size: \"%s\": expected a size such as 5GB or 200MB", text);
+    FAIL(USAGE, "--shard-size: \"%s\": expected a size of at least 1 byte, such as 5GB or 200MB",
+         text);
 }
 
 /* A factor, or "none". */

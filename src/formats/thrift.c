@@ -76,7 +76,7 @@ static enum status read_field_header(struct reader *r, int64_t *id, int *type)
     if (head >> 4) return STATUS_OK;
     TRY(read_zigzag(r, id));
     if (*id < INT16_MIN || *id > INT16_MAX) /* later fields add to it */
-        FAIL(DATA, "%s: Thrift field ID %lld: must have 16 bits", r->name, (long long)*id);
+        FAIL(DATA, "%s: Thrift field ID %lld does not fit in 16 bits", r->name, (long long)*id);
     return STATUS_OK;
 }
 

@@ -370,6 +370,7 @@ TEST(convert_overwrites_nothing_and_rejects_invalid_flags)
     CHECK(strstr(err.data, "--without-io requires --to hf, meta or dcp"));
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--shard-size", "-1GB") == 64);
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--shard-size", "0.5") == 64);
+    CHECK(strstr(err.data, "expected a size of at least 1 byte, such as 5GB or 200MB"));
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "hf", "--generation", "v0.1") == 64);
     CHECK(strstr(err.data, "--generation requires --to dcp; it has no effect with --to hf"));
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "dcp", "--generation", "v3") == 64);
