@@ -13,7 +13,7 @@ struct metrics_options {
     const char *config_toml; /* effective, for W&B and MLflow; not used after metrics_open */
     bool is_load_only;       /* metrics.load_only.jsonl: steps that no checkpoint of the run has */
     int64_t first_step;      /* steps completed before this start: later lines are removed */
-    bool is_unsaved;         /* the run saves no checkpoints: keep an earlier start's lines */
+    bool is_unsaved;         /* saves checkpoints only at signals: keep an earlier start's lines */
     bool validation_due;     /* of first_step: lines of an earlier attempt are removed */
     int64_t last_step, last_rows; /* steps and rows of the whole run; rows: for the ETA */
     int num_ranks;
