@@ -87,7 +87,7 @@ TEST(filling_masks_that_is_interrupted_prints_nothing)
     struct text said = {0};
     pid_t child =
         RUNS_START(err, "generate", run, "--prompt", "the ", "--max-tokens", "4000", "--json");
-    runs_wait_for_bytes(err, 40); /* the objective */
+    runs_wait_for_bytes(err, 40); /* the line "objective: ..." */
     CHECK(kill(child, SIGINT) == 0);
     CHECK(runs_wait(child, err, &said) == 130);
     CHECK(!strstr(said.data, "generated"));
@@ -218,7 +218,7 @@ TEST(a_text_in_turns_ends_on_all_ranks_when_one_gets_a_signal)
         child = start_with_pipe(err, ends,
                                 (const char *const[]){"generate", run, "--interactive", "--ranks",
                                                       "2", "--max-tokens", "4", NULL});
-    runs_wait_for_bytes(err, 40); /* the objective */
+    runs_wait_for_bytes(err, 40); /* the line "objective: ..." */
     CHECK(runs_find_ranks(child, ranks, RANKS) == RANKS && !kill(ranks[1], SIGTERM));
     CHECK(write(ends[1], "the \n", 5) == 5);
     CHECK(end_with_pipe(child, err, ends) == 0);

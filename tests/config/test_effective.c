@@ -48,7 +48,9 @@ TEST(effective_sizes_of_every_family_give_the_same_model)
         {"model.rope_scaling=llama3", "model.rope_factor=9", "model.rope_high_freq_factor=5"},
         {"model.rope_scaling=linear", "model.rope_factor=9"},
         {"model.rope_scaling=dynamic", "model.rope_factor=9", "model.max_context=999"},
-        {"model.rope_scaling=yarn", "model.rope_factor=9", "model.rope_beta_slow=2"}};
+        {"model.rope_scaling=yarn", "model.rope_factor=9", "model.rope_beta_slow=2"},
+        {"model.rope_scaling=yarn", "model.rope_factor=9", "model.rope_beta_fast=40"},
+        {"model.rope_scaling=yarn", "model.rope_factor=9", "model.rope_attention_factor=1.5"}};
     for (size_t i = 0; i < sizeof flavors / sizeof *flavors; i++) {
         struct config c, copy;
         struct model_shape a, b;

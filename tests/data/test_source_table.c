@@ -140,6 +140,7 @@ TEST(source_allocates_no_memory_for_rows_that_a_file_only_claims)
                                   .filter_value = "one"};
         struct source s;
         CHECK_STATUS(DATA, source_open(&s, &c));
+        CHECK_MESSAGE("has fewer rows than");
     }
 }
 

@@ -45,8 +45,9 @@ TEST(unicode_decodes_every_code_point)
         if (code >= 0xD800 && code <= 0xDFFF) continue;
         bytes[n] = 0xBF; /* the byte after the character must not matter */
         CHECK(unicode_decode(bytes, (size_t)n + 1, &size) == code && size == n);
-        unicode_next(bytes, (size_t)n, &size);
+        unsigned class = unicode_next(bytes, (size_t)n, &size);
         CHECK(size == n);
+        CHECK(class == (unicode_has_mark(code, 1) | (unsigned)unicode_has_mark(code, 2) << 1));
     }
 }
 
