@@ -50,7 +50,15 @@ int64_t folder_parse_step(const char *name)
     return strtoll(name + 5, NULL, 10);
 }
 
-int64_t folder_path_step(const char *path) { return folder_parse_step(file_name(path)); }
+int64_t folder_path_step(const char *path)
+{
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/') len--;
+    char *folder = heap_string(path, len);
+    int64_t step = folder_parse_step(file_name(folder));
+    free(folder);
+    return step;
+}
 
 static int compare_steps(const void *a, const void *b)
 {

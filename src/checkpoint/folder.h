@@ -33,7 +33,7 @@ enum status folder_steps_count(const char *folder, size_t *count); /* the same, 
 char *folder_step_path(const char *folder, int64_t step);          /* heap */
 char *folder_temporary_path(const char *folder, int64_t step);     /* of step-N.tmp; heap */
 int64_t folder_parse_step(const char *name);                       /* N of step-N, or -1 */
-int64_t folder_path_step(const char *path);                        /* the same of PATH/step-N */
+int64_t folder_path_step(const char *path);                        /* the same of PATH/step-N[/] */
 
 /* Creates the folder, locks it, puts back a checkpoint whose replacement was cut short, and deletes
  * leftovers.  CONFIG: another run has held the lock for

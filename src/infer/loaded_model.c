@@ -6,6 +6,7 @@
 #include "base/signals.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/interop/model_files.h"
 #include "checkpoint/manifest.h"
 #include "config/data_stages.h"
 #include "hub/hub.h"
@@ -180,13 +181,48 @@ static bool stages_depend_on_ranks(const struct config *c)
     return any && c->training.global_batch_size < 0;
 }
 
-/* The step after which the weights were saved.  Only checkpoints of ours have a manifest; another
- * program's with a run's config.toml is named step-N.  -1: unknown. */
+/* The step after which the weights were saved; -1: unknown.  A conversion to DCP has the run's
+ * config.toml but no manifest; its step is in its training state.  Of the model only, to which
+ * someone added a config.toml, the name may be step-N. */
 static enum status find_step(const char *folder, int64_t *step)
 {
-    *step = folder_path_step(folder);
-    if (file_exists_in(folder, "manifest.json")) TRY(manifest_check(folder, step));
-    return STATUS_OK;
+    struct model_files moments = {0};
+    struct model_shape shape;
+    struct torch_state torch;
+    enum status st = STATUS_OK;
+    if (file_exists_in(folder, "manifest.json")) {
+        TRY(manifest_check(folder, step));
+        return STATUS_OK;
+    }
+    torch_state_init(&torch);
+    TRY_OUT(checkpoint_read_shape(folder, &shape));
+    TRY_OUT(model_files_open_known_moments(&moments, folder, &shape, &torch));
+    *step = torch.step >= 0 ? torch.step : folder_path_step(folder);
+out:
+    model_files_close(&moments);
+    torch_state_release(&torch);
+    return st;
+}
+
+/* Warns of what `stage` was guessed from, where the step or the run's ranks are unknown. */
+static void warn_of_guess(const struct loaded_model *l, int64_t step, size_t stage)
+{
+    bool by_ranks = stages_depend_on_ranks(&l->config);
+    struct text why = {0};
+    if (step < 0)
+        text_adds(&why, "the step is unknown, because the folder has no training state and is not "
+                        "named step-N; assuming the run's last step");
+    if (by_ranks)
+        text_addf(&why,
+                  "%sdata.stage.N.at_tokens with training.global_batch_size = -1 depends on the "
+                  "run's ranks, which are unknown; assuming as many as now",
+                  why.len ? "; " : "");
+    if (why.len)
+        log_line(LOG_WARN,
+                 "%s: %s; the rows are those of data stage %zu: set training.seq_len and "
+                 "model.attn_mask_type for others",
+                 l->folder, why.data, stage);
+    text_release(&why);
 }
 
 /* Sets the length of rows and the mask to those of the data stage of the run's last step. */
@@ -197,18 +233,9 @@ static enum status apply_stage(struct loaded_model *l, const struct loaded_model
     int64_t step;
     if (!c->data.num_stages) return STATUS_OK;
     TRY(find_step(l->folder, &step));
-    const char *guess = step < 0 ? "a folder that is not named step-N: assuming the end of the run"
-                        : stages_depend_on_ranks(c)
-                            ? "data.stage.N.at_tokens with training.global_batch_size = -1: "
-                              "assuming that the run had as many ranks as now"
-                            : NULL;
-    if (step < 0) step = c->training.steps;
-    size_t index = data_stages_find(c, &l->machine.mesh, step > 0 ? step - 1 : 0);
-    if (guess && !sets(o, "training.seq_len") && !l->machine.world.rank)
-        log_line(LOG_WARN,
-                 "%s: %s, so its last step was in data stage %zu; training.seq_len and "
-                 "model.attn_mask_type set another row length and mask",
-                 l->folder, guess, index);
+    int64_t last = step < 0 ? c->training.steps : step;
+    size_t index = data_stages_find(c, &l->machine.mesh, last > 0 ? last - 1 : 0);
+    if (!sets(o, "training.seq_len") && !l->machine.world.rank) warn_of_guess(l, step, index);
     data_stages_open(&stage, c, &l->machine.mesh, index);
     if (!sets(o, "training.seq_len")) c->training.seq_len = stage.config.training.seq_len;
     if (!sets(o, "model.attn_mask_type"))

@@ -84,26 +84,48 @@ static void check_batch(const char *model, const char *corpus, const char *token
     struct text out = {0}, err = {0};
     CHECK(LLAMERO(&out, &err, "eval", model, corpus, "--batches", "1") == 0);
     CHECK(strstr(out.data, tokens));
-    CHECK(is_guess == (strstr(err.data, "assuming the end of the run") != NULL));
+    CHECK(is_guess == (strstr(err.data, "assuming the run's last step") != NULL));
     text_release(&out), text_release(&err);
 }
 
 TEST(a_run_converted_to_dcp_has_the_rows_of_the_data_stage_of_its_step)
 {
-    static const char *const names[] = {"step-1", "step-2", "dcp"};
+    /* the step is saved, or, of a model only, in the folder's name or unknown; only with the step
+     * is config.toml saved, too */
+    static const char *const rows[] = {"tokens          256\n", "tokens          128\n"};
+    static const struct {
+        const char *name, *step, *option;
+        int stage;
+        bool is_guess;
+    } cases[] = {{"first", "1", "--generation=new", 0, false},
+                 {"step-1", "2", "--generation=new", 1, false},
+                 {"model/step-1/", "2", "--model-only", 0, false},
+                 {"model/step-2", "1", "--model-only", 1, false},
+                 {"weights", "1", "--model-only", 1, true}};
     const char *folder = test_folder();
     char *corpus = file_join(folder, "corpus.txt"), *run = file_join(folder, "run.toml");
     char *dump = file_join(folder, "out");
+    char *saved = file_join(dump, "checkpoint/step-2/config.toml");
+    struct text toml = {0};
     runs_write_corpus(corpus, 4000);
     runs_write_config(run, corpus);
-    CHECK(runs_train(run, dump, "training.steps=2 data.stage.0.at_step=1 data.stage.0.seq_len=16",
+    CHECK(runs_train(run, dump,
+                     "training.steps=2 checkpoint.interval=1 data.stage.0.at_step=1 "
+                     "data.stage.0.seq_len=16",
                      NULL) == 0);
-    for (int i = 0; i < 3; i++) {
-        char *dcp = file_join(folder, names[i]);
-        CHECK(LLAMERO(NULL, NULL, "convert", dump, dcp, "--to", "dcp") == 0);
-        check_batch(dcp, corpus, i ? "tokens          128\n" : "tokens          256\n", i == 2);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *dcp = file_join(folder, cases[i].name);
+        CHECK(LLAMERO(NULL, NULL, "convert", dump, dcp, "--to", "dcp", "--step", cases[i].step,
+                      cases[i].option) == 0);
+        char *own = file_join(dcp, "config.toml");
+        CHECK_STATUS(OK, file_read(saved, 1 << 20, &toml));
+        if (!file_exists(own)) CHECK_STATUS(OK, file_write(own, toml.data, toml.len));
+        free(own);
+        check_batch(dcp, corpus, rows[cases[i].stage], cases[i].is_guess);
         free(dcp);
     }
+    text_release(&toml);
+    free(saved);
     free(corpus), free(run), free(dump);
 }
 
