@@ -96,6 +96,10 @@ static enum status encode_text(struct fill_mask *f, const char *text)
     }
     if (has_eos(f)) add_id(&f->ids, tokenizer_eos(t));
     if (!f->num_masks) FAIL_OUT(USAGE, "--fill: the text must contain %s", MASK);
+    /* the row has a token for each byte of the text, but normalization may lengthen it */
+    if (f->ids.count > (size_t)f->l->model.max_tokens)
+        FAIL_OUT(USAGE, "--fill: the text has %zu tokens; at most %d fit in a row", f->ids.count,
+                 f->l->model.max_tokens);
 out:
     encoder_free(encoder);
     return st;

@@ -17,9 +17,9 @@ struct unmasking {
     int64_t block; /* masks of a block; blocks are filled in from left to right; 0: one block */
 };
 
-/* Prints the text with each <mask> (or objective.mask_token) filled in.  USAGE: no mask, or steps
- * that do not fit the masks; CONFIG: a causal model, or the tokenizer lacks the mask token.
- * Collective. */
+/* Prints the text with each <mask> (or objective.mask_token) filled in.  USAGE: no mask, more
+ * tokens than a row, or steps that do not fit the masks; CONFIG: a causal model, or the tokenizer
+ * lacks the mask token.  Collective. */
 enum status fill_mask_print(struct loaded_model *l, const char *text, const struct unmasking *how,
                             bool json);
 /* Appends `count` tokens to a prompt, all of which are masks at first.  Errors as above.

@@ -72,6 +72,28 @@ TEST(fill_requires_masks_and_a_masked_model)
     free(run);
 }
 
+TEST(a_text_that_normalization_makes_longer_than_the_row_is_rejected)
+{
+    char *run = trained("masked", "2", "300");
+    char *own = file_join(run, "tokenizer.json"), *corpus = file_join(run, "../corpus.txt");
+    struct text err = {0}, fill = {0}, json = {0}, nfkc = {0};
+    CHECK(LLAMERO(NULL, NULL, "tokenizer", "train", "--vocab-size", "300", "--output", own,
+                  corpus) == 0);
+    CHECK_STATUS(OK, file_read(own, 1 << 20, &json));
+    char *none = strstr(json.data, "\"normalizer\": null");
+    CHECK(none);
+    text_add(&nfkc, json.data, (size_t)(none - json.data));
+    text_addf(&nfkc, "\"normalizer\": {\"type\": \"NFKC\"}%s",
+              none + sizeof "\"normalizer\": null" - 1);
+    CHECK_STATUS(OK, file_write(own, nfkc.data, nfkc.len));
+    for (int i = 0; i < 20; i++) text_adds(&fill, "\xEF\xB7\xBA"); /* U+FDFA: 18 characters */
+    text_adds(&fill, "<mask>");
+    CHECK(LLAMERO(NULL, &err, "generate", run, "--tokenizer", own, "--fill", fill.data) == 64);
+    CHECK(strstr(err.data, "fit in a row"));
+    text_release(&err), text_release(&fill), text_release(&json), text_release(&nfkc);
+    free(own), free(corpus), free(run);
+}
+
 enum { MASK = 258 };
 
 /* Fills in masks; checks their number and that none is left. */
