@@ -64,7 +64,8 @@ void loaded_model_raise_signal(const struct loaded_model *l);
 /* `how` the command ended: see machine_close_ranks. */
 void loaded_model_close(struct loaded_model *l, enum status how);
 
-/* IDs below this have a text: the model's vocabulary may be larger than its tokenizer's. */
+/* IDs from this on have no text: the model's vocabulary may be larger than its tokenizer's.  Those
+ * below it have one, except in gaps between a tokenizer's added tokens. */
 int loaded_model_num_ids(const struct loaded_model *l);
 /* Writes the text of the tokens; U+FFFD for bytes that are not UTF-8, and for NUL. */
 enum status loaded_model_write_text(const struct loaded_model *l, const int32_t *ids, size_t count,
