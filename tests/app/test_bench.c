@@ -66,7 +66,8 @@ TEST(bench_times_every_operation_and_its_parts_sum_to_the_step)
     CHECK(json_number(json_get(step, "mfu")) > json_number(json_get(step, "mfu_causal")));
     CHECK(json_number(json_get(step, "mfu_causal")) > 0);
     CHECK(json_number(json_get(step, "burst_share")) > 0);
-    /* 6 for each weight of a norm and token; of attention those of keys before the window */
+    /* 6 for each weight of a norm and token; of attention those of keys before the window and the
+     * keys of each window that lie before the row */
     CHECK_NEAR(json_number(json_get(step, "flops")) - json_number(json_get(step, "flops_causal")),
                (6.0 * 5 * 32 + 6.0 * 2 * 32 * 8 * 8 / 24) * (4 * 24), 1e-6);
     CHECK(json_count(json_get(step, "seconds")) == 1);
@@ -80,6 +81,20 @@ TEST(bench_times_every_operation_and_its_parts_sum_to_the_step)
     json_free(b);
     text_release(&out);
     text_release(&kept);
+}
+
+TEST(bench_counts_half_of_the_attention_for_causal_flops)
+{
+    struct text out = {0};
+    struct json *b;
+    CHECK(LLAMERO(&out, NULL, "bench", "--json", SMALL) == 0);
+    CHECK_STATUS(OK, json_parse(out.data, out.len, "bench", &b));
+    const struct json *step = json_get(b, "step");
+    /* 6 for each weight of a norm and token, and half of the attention */
+    CHECK_NEAR(json_number(json_get(step, "flops")) - json_number(json_get(step, "flops_causal")),
+               (6.0 * 5 * 32 + 6.0 * 2 * 32 * 24) * (2 * 24), 1e-6);
+    json_free(b);
+    text_release(&out);
 }
 
 TEST(bench_prints_tables_for_people)
