@@ -52,11 +52,13 @@ enum status bench_tune_run(const struct bench_tune *t)
     if (!t->num_configs)
         FAIL(USAGE, "bench --tune: expected configurations whose GEMMs to time, such as "
                     "configs/*.toml");
+    struct failure first = {0};
     for (int i = 0; i < t->num_configs; i++) {
         log_line(LOG_INFO, "%s", t->configs[i]);
         enum status st = tune_config(t, t->configs[i]);
         if (st && t->num_configs == 1) return st;
         if (st) log_line(LOG_WARN, "%s: not timed: %s", t->configs[i], status_message());
+        if (st) status_save(&first, st);
     }
-    return STATUS_OK;
+    return status_restore(&first);
 }
