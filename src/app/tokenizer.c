@@ -224,8 +224,9 @@ enum status command_tokenizer(int argc, char **argv)
     TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 64}, argc, argv));
     if (a.help) return STATUS_OK;
     if (!strcmp(a.words[0], "train")) {
-        if (vocab_size < 0 || vocab_size > 1 << 24)
-            FAIL(USAGE, "--vocab-size: must be between 0 and 2^24, is %lld", (long long)vocab_size);
+        if (vocab_size < BPE_TRAINER_MIN_SIZE || vocab_size > BPE_TRAINER_MAX_SIZE)
+            FAIL(USAGE, "--vocab-size: must be between %d and %d, is %lld", BPE_TRAINER_MIN_SIZE,
+                 BPE_TRAINER_MAX_SIZE, (long long)vocab_size);
         return train(&a, vocab_size, output);
     }
     if (!path[0]) FAIL(USAGE, "tokenizer %s: --tokenizer FILE is required", a.words[0]);

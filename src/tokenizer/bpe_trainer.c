@@ -342,10 +342,9 @@ static enum status run_merges(struct bpe_trainer *t, struct vocabulary *v, struc
 enum status bpe_trainer_finish(struct bpe_trainer *t, int32_t vocab_size, struct text *json,
                                int32_t *num_tokens)
 {
-    enum { MIN_SIZE = 256 + SPECIAL_TOKENS_DEFAULT + 1, MAX_SIZE = VOCABULARY_MAX_ID + 1 };
-    if (vocab_size < MIN_SIZE || vocab_size > MAX_SIZE)
-        FAIL(CONFIG, "vocabulary size %d: must be between %d and %d", vocab_size, MIN_SIZE,
-             MAX_SIZE);
+    if (vocab_size < BPE_TRAINER_MIN_SIZE || vocab_size > BPE_TRAINER_MAX_SIZE)
+        FAIL(CONFIG, "vocabulary size %d: must be between %d and %d", vocab_size,
+             BPE_TRAINER_MIN_SIZE, BPE_TRAINER_MAX_SIZE);
     combine_counts(t);
     if (!t->counts[0].num_words) FAIL(DATA, "no text to train on: all input files are empty");
     struct vocabulary v = {0};

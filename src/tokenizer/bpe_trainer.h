@@ -8,10 +8,18 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "tokenizer/special_tokens.h"
+#include "tokenizer/vocabulary.h"
 
 #include <stdint.h>
 
 struct bpe_trainer;
+
+/* Sizes of a vocabulary, special tokens included. */
+enum {
+    BPE_TRAINER_MIN_SIZE = 256 + SPECIAL_TOKENS_DEFAULT + 1,
+    BPE_TRAINER_MAX_SIZE = VOCABULARY_MAX_ID + 1
+};
 
 void bpe_trainer_make(struct bpe_trainer **out);
 void bpe_trainer_free(struct bpe_trainer *t);
