@@ -16,6 +16,7 @@
 #include "infer/spike_session.h"
 #include "infer/text_generation.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -226,6 +227,11 @@ static enum status open_model(struct request *r, const struct arguments *a)
     /* a token is at least one byte; BOS and EOS come on top */
     size_t bytes = r->file ? r->prompts.longest : strlen(r->fill ? r->fill : r->prompt);
     size_t max_prompt = r->session.tokens_per_bin ? r->g.ids.count : bytes + 2;
+    size_t most = (size_t)INT_MAX - (size_t)r->g.max_tokens;
+    if (max_prompt > most)
+        FAIL(USAGE,
+             "the prompt has up to %zu tokens; with --max-tokens %lld at most %zu are supported",
+             max_prompt, (long long)r->g.max_tokens, most);
     struct loaded_model_options o = {.path = a->words[0],
                                      .tokenizer = r->tokenizer,
                                      .settings = a->settings,
