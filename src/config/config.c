@@ -168,6 +168,39 @@ static enum status resolve_key(struct config *c, const char *key, const char *sh
     return STATUS_OK;
 }
 
+/* The value of a dotted key in a file, or NULL. */
+static const struct toml *find_dotted(const struct toml *table, const char *key)
+{
+    for (const char *dot; table && (dot = strchr(key, '.')); key = dot + 1) {
+        table = toml_find(table, key, (size_t)(dot - key));
+        if (table && table->kind != TOML_TABLE) return NULL;
+    }
+    return table ? toml_get(table, key) : NULL;
+}
+
+/* An older spelling and the current one, of another value, in the same file: which one would win
+ * depends on their order. */
+static enum status check_spellings(const struct config *c, const struct config_alias *alias,
+                                   const char *shown, struct value_position p)
+{
+    const struct config_book *book = c->book;
+    const struct toml *current = p.line && book->num_trees
+                                     ? find_dotted(book->trees[book->num_trees - 1], alias->key)
+                                     : NULL;
+    struct text other = {0};
+    enum status st = STATUS_OK;
+    if (!current) return STATUS_OK;
+    format_value(current, &other);
+    if (strcmp(other.data, shown) != 0)
+        st = FAILURE(CONFIG,
+                     "%s:%d:%d: %s = %s: an older spelling of %s, which is %s in line %d; set only "
+                     "one",
+                     p.file, p.line, p.column, alias->old_key, shown, alias->key, other.data,
+                     current->line);
+    text_release(&other);
+    return st;
+}
+
 static enum status set_key(struct config *c, const char *key, const struct toml *value,
                            struct value_position p)
 {
@@ -175,7 +208,9 @@ static enum status set_key(struct config *c, const char *key, const struct toml 
     const struct option *row;
     struct text shown = {0};
     format_value(value, &shown);
-    enum status st = resolve_key(c, key, shown.data, p, &section, &row);
+    const struct config_alias *alias = config_find_alias(key);
+    enum status st = alias ? check_spellings(c, alias, shown.data, p) : STATUS_OK;
+    if (!st) st = resolve_key(c, key, shown.data, p, &section, &row);
     if (!st && row) {
         if (option_set(row, (char *)c + section->offset, value))
             st = fail_option(p, key, shown.data);

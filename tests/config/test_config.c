@@ -139,6 +139,20 @@ TEST(files_of_the_older_fork_load_unchanged)
     }
 }
 
+TEST(an_older_spelling_with_another_value_than_the_current_one_is_an_error)
+{
+    struct config c;
+    CHECK_STATUS(CONFIG, load(&c, "[training]\nlocal_batch_size = 4\nbatch_size = 2\n"));
+    CHECK_MESSAGE("run.toml:3:14: training.batch_size = 2: an older spelling of "
+                  "training.local_batch_size, which is 4 in line 2; set only one");
+    config_release(&c);
+    CHECK_STATUS(CONFIG, load(&c, "[training]\nbatch_size = 2\nlocal_batch_size = 4\n"));
+    CHECK_MESSAGE("which is 4 in line 3");
+    config_release(&c);
+    CHECK_STATUS(OK, load(&c, "[training]\nbatch_size = 4\nlocal_batch_size = 4\n"));
+    config_release(&c);
+}
+
 TEST(errors_name_position_value_and_allowed_values)
 {
     static const struct {
