@@ -42,13 +42,46 @@ TEST(make_finds_rocm_in_a_folder_of_its_own)
                 "    prints -DLLAMERO_NCCL=1\n"
                 "    lacks gfx950\n"
                 "}\n"
-                "dry_run HIP=1 ROCM_PATH=\"$rocm\" && check\n"
-                "dry_run HIP=\"$rocm\" && check\n"
+                "dry_run HIP=1 ROCM_PATH=\"$rocm\" || exit\n"
+                "check\n"
+                "dry_run HIP=\"$rocm\" || exit\n"
+                "check\n"
                 "PATH=$rocm/bin:$PATH\n"
-                "dry_run HIP=1 && check\n"
-                "dry_run HIP=1 HIP_ARCH=--offload-arch=gfx950\n"
+                "dry_run HIP=1 || exit\n"
+                "check\n"
+                "dry_run HIP=1 HIP_ARCH=--offload-arch=gfx950 || exit\n"
                 "prints \"-O3 --offload-arch=gfx950 -Wall\"\n"
                 "lacks gfx90a\n");
+}
+
+TEST(make_uses_the_folder_of_rocm_that_it_is_given)
+{
+    check_shell("PATH=$rocm/bin:$PATH\n"
+                "! dry_run HIP=\"$at/typo\" ROCM_PATH=\"$rocm\" || exit\n"
+                "prints \"HIP=$at/typo: no include/hip/hip_runtime.h in $at/typo; \"\n"
+                "! dry_run HIP=\"$rocm\" HIPCC=no-hipcc || exit\n"
+                "prints 'HIP=1 requires hipcc on PATH, or HIP=folder of ROCm'\n"
+                "! dry_run CUDA=\"$at/typo\" || exit\n"
+                "prints 'CUDA=1 requires nvcc on PATH, or CUDA=folder of a toolkit'\n");
+}
+
+TEST(make_keeps_the_name_of_rocm_that_updates_leave)
+{
+    check_shell("ln -s rocm \"$at/latest\"\n"
+                "check() {\n"
+                "    prints \" -isystem $at/latest/include \"\n"
+                "    prints \" -Wl,-rpath,$rocm/lib -Wl,-rpath,$at/latest/lib\"\n"
+                "}\n"
+                "dry_run HIP=\"$at/latest\" || exit\n"
+                "check\n"
+                "(PATH=$at/latest/bin:$PATH; dry_run HIP=1) || exit\n"
+                "check\n"
+                "mkdir \"$at/bin\"\n"
+                "ln -s ../rocm/bin/hipcc \"$at/bin/hipcc\"\n"
+                "PATH=$at/bin:$PATH\n"
+                "dry_run HIP=1 || exit\n"
+                "prints \" -isystem $rocm/include \"\n"
+                "lacks /latest\n");
 }
 
 TEST(make_says_why_it_leaves_out_rccl)
@@ -60,6 +93,20 @@ TEST(make_says_why_it_leaves_out_rccl)
                 "prints -DLLAMERO_NCCL=0\n"
                 "dry_run HIP=\"$rocm\" NCCL=0 || exit\n"
                 "lacks 'building without'\n"
+                "prints -DLLAMERO_NCCL=0\n"
+                "cat >\"$at/cc\" <<'END'\n" /* of a locale that is not installed everywhere */
+                "#!/bin/sh\n"
+                "out=$(cc \"$@\" 2>&1)\n"
+                "code=$?\n"
+                "[ \"${LC_ALL:-}\" = C ] || out=$(echo \"$out\" | sed 's/error:/erreur :/')\n"
+                "[ $code = 0 ] || exec >&2\n"
+                "echo \"$out\"\n"
+                "exit $code\n"
+                "END\n"
+                "chmod +x \"$at/cc\"\n"
+                "unset LC_ALL\n"
+                "dry_run HIP=\"$rocm\" CC=\"$at/cc\" || exit\n"
+                "prints '/rccl.h:1:10: fatal error: missing.h: '\n"
                 "prints -DLLAMERO_NCCL=0\n");
 }
 

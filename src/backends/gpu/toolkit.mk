@@ -1,16 +1,17 @@
 # toolkit.mk -- finds CUDA or HIP, NCCL or RCCL, and lists the sources that they add.
 # SPDX-License-Identifier: Apache-2.0
 
-# CUDA=1 (the toolkit of the nvcc on PATH; CUDA=folder: another one) or HIP=1 (ROCm of ROCM_PATH or
-# of the hipcc on PATH; HIP=folder: another one) adds the GPU backend to the program.  The tests run
-# it on an emulator, which needs only a C++ compiler.
+# CUDA=1 (the toolkit of the nvcc on PATH; CUDA=folder: another one) or HIP=1 (ROCm of ROCM_PATH,
+# else of the hipcc on PATH; HIP=folder: another one) adds the GPU backend to the program.  The
+# tests run it on an emulator, which needs only a C++ compiler.
 comma     := ,
 CXX       ?= g++
-# The folder above that of a compiler; empty if the compiler is not installed.
-home       = $(realpath $(addsuffix ..,$(dir $(realpath $(shell command -v $(firstword $(1)))))))
+# The path of a compiler, and the folder above its own; empty if it is not installed.
+compiler   = $(shell command -v $(firstword $(1)))
+home       = $(realpath $(addsuffix ..,$(dir $(realpath $(compiler)))))
 ifneq ($(filter-out 0,$(CUDA)),)
 GPU       := cuda
-NVCC      ?= $(if $(wildcard $(CUDA)/bin/nvcc),$(CUDA)/bin/nvcc,nvcc)
+NVCC      ?= $(addsuffix /bin/,$(filter-out 1,$(CUDA)))nvcc
 CUDA_HOME := $(call home,$(NVCC))
 ifeq ($(CUDA_HOME),)
 $(error CUDA=1 requires nvcc on PATH, or CUDA=folder of a toolkit; see docs/install.md)
@@ -40,11 +41,18 @@ GPU_CC     = $(NVCC) -std=c++17 -O3 $(CUDA_ARCH) $(LINE_INFO) $(NVCC_FLAGS) -DGP
     -Xcompiler -Wall,-fPIE,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics
 else ifneq ($(filter-out 0,$(HIP)),)
 GPU       := hip
-HIPCC     ?= $(firstword $(wildcard $(addsuffix /bin/hipcc,$(HIP) $(ROCM_PATH))) hipcc)
-HIP_HOME  := $(firstword $(foreach dir,$(HIP) $(ROCM_PATH) $(call home,$(HIPCC)),\
-                 $(if $(wildcard $(dir)/include/hip/hip_runtime.h),$(realpath $(dir)))))
-ifeq ($(HIP_HOME),)
+HIP_DIRS  := $(or $(filter-out 1,$(HIP)),$(ROCM_PATH))
+HIPCC     ?= $(firstword $(wildcard $(addsuffix /bin/hipcc,$(HIP_DIRS))) hipcc)
+ifeq ($(call compiler,$(HIPCC)),)
 $(error HIP=1 requires hipcc on PATH, or HIP=folder of ROCm; see docs/install.md)
+endif
+# As the path names it (/opt/rocm) if ROCm is there; the compiler may be a link into its folder.
+HIP_DIRS  += $(if $(filter-out 1,$(HIP)),,\
+                 $(dir $(call compiler,$(HIPCC))).. $(call home,$(HIPCC)))
+HIP_HOME  := $(firstword $(foreach dir,$(HIP_DIRS),\
+                 $(if $(wildcard $(dir)/include/hip/hip_runtime.h),$(abspath $(dir)))))
+ifeq ($(HIP_HOME),)
+$(error HIP=$(HIP): no include/hip/hip_runtime.h in $(HIP_DIRS); see docs/install.md)
 endif
 # ROCm is in a folder of its own, Debian's packages are in /usr, where compilers search anyway.
 HIP_DIR   := $(filter-out /usr,$(HIP_HOME))
@@ -52,24 +60,26 @@ HIP_DIR   := $(filter-out /usr,$(HIP_HOME))
 ifndef HIP_ARCH
 TRY_KIND   = $(HIPCC) -$(hash)$(hash)$(hash) -x hip --offload-arch=$(kind) -c /dev/null
 HIP_ARCH  := $(or $(strip $(foreach kind,gfx90a gfx942 gfx950,\
-                 $(if $(shell $(TRY_KIND) 2>&1 | grep 'error:'),,--offload-arch=$(kind)))),\
+                 $(if $(shell $(TRY_KIND) >/dev/null 2>&1 && echo 1),--offload-arch=$(kind)))),\
                  --offload-arch=gfx90a)
 endif
 GPU_FLAGS := -DGPU_HIP -D__HIP_PLATFORM_AMD__ $(HIP_DIR:%=-isystem %/include) \
     -DGPU_ARCH='"$(strip $(HIP_ARCH))"'
 GPU_LIBS   = $(HIP_DIR:%=-L%/lib) -lamdhip64
-GPU_PATHS  = $(HIP_DIR:%=%/lib)
+# The folder of this version first; /opt/rocm is there after an update, too.
+GPU_PATHS  = $(realpath $(HIP_DIR:%=%/lib)) \
+    $(filter-out $(realpath $(HIP_DIR:%=%/lib)),$(HIP_DIR:%=%/lib))
 GPU_CC     = $(HIPCC) -x hip -std=c++17 -O3 $(HIP_ARCH) -Wall -fPIE -DGPU_HIP
 endif
 # NCCL's or RCCL's header is optional: NCCL=0 leaves the library out.
 ifneq ($(and $(GPU),$(filter-out 0,$(or $(NCCL),1))),)
 NCCL_HEADER := $(if $(filter hip,$(GPU)),rccl/rccl.h,nccl.h)
+HAS_NCCL    := $(or $(call finds,$(NCCL_HEADER),$(GPU_FLAGS) $(EXTRA)),0)
+ifeq ($(HAS_NCCL),0)
 NCCL_ERROR  := $(shell echo '$(hash)include <$(NCCL_HEADER)>' | \
-                   $(CC) -E -xc $(GPU_FLAGS) $(EXTRA) - 2>&1 >/dev/null | grep -m1 'error:')
-ifneq ($(NCCL_ERROR),)
+                   LC_ALL=C $(CC) -E -xc $(GPU_FLAGS) $(EXTRA) - 2>&1 >/dev/null | grep -m1 error:)
 $(info building without NCCL or RCCL (NCCL=0): $(NCCL_ERROR))
 endif
-HAS_NCCL    := $(if $(NCCL_ERROR),0,1)
 else
 HAS_NCCL    := 0
 endif
