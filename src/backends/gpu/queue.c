@@ -275,13 +275,24 @@ static enum status check_capability(int capability, int index)
     return STATUS_OK;
 }
 
+/* Whether code for a target such as "gfx90a" or "gfx942:xnack-", which ends at a character of an
+ * option, runs on an architecture: code that says nothing of a feature runs with and without it. */
+static bool runs_on(const char *target, const char *architecture)
+{
+    size_t len = strcspn(architecture, ":"), end = strcspn(target, ", \t");
+    const char *has = strstr(architecture, ":xnack"), *needs = strstr(target, ":xnack");
+    if (strncmp(target, architecture, len) || isalnum((unsigned char)target[len])) return false;
+    if (!has || !needs || needs >= target + end) return true;
+    return has[strlen(":xnack")] == needs[strlen(":xnack")];
+}
+
 bool GPU_NAME(has_code)(const char *flags, const char *architecture)
 {
-    size_t len = strcspn(architecture, ":"); /* before features */
     const char *at = strstr(flags, "gfx");
-    if (!at || strstr(flags, "-generic")) return true;
+    if (!architecture[0] || !at || strstr(flags, "native") || strstr(flags, "-generic"))
+        return true;
     for (; at; at = strstr(at + 3, "gfx"))
-        if (!strncmp(at, architecture, len) && !isalnum((unsigned char)at[len])) return true;
+        if (runs_on(at, architecture)) return true;
     return false;
 }
 
@@ -290,15 +301,28 @@ bool GPU_NAME(has_code)(const char *flags, const char *architecture)
 #define GPU_ARCH ""
 #endif
 
-static enum status check_architecture(const char *architecture, int index)
+/* The architectures whose matrix instructions the kernels use (kernels/tile.h). */
+static bool is_supported(const char *architecture)
 {
-    int len = (int)strcspn(architecture, ":");
-    if (!GPU_NAME(has_code)(GPU_ARCH, architecture))
-        FAIL(UNSUPPORTED,
-             "GPU %d is a %.*s, for which this program has no code: rebuild it with "
-             "HIP_ARCH=--offload-arch=%.*s; it was built with %s",
-             index, len, architecture, len, architecture, GPU_ARCH);
-    return STATUS_OK;
+    static const char *const names[] = {"gfx90a", "gfx942", "gfx950"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (runs_on(names[i], architecture)) return true;
+    return false;
+}
+
+enum status GPU_NAME(check_architecture)(const char *flags, const char *architecture, int index)
+{
+    if (GPU_NAME(has_code)(flags, architecture)) return STATUS_OK;
+    if (!is_supported(architecture))
+        FAIL(
+            UNSUPPORTED,
+            "GPU %d is a %s, which is not supported: use gfx90a, gfx942 or gfx950 (MI200 series or "
+            "later), or device.kind = \"cpu\"",
+            index, architecture);
+    FAIL(UNSUPPORTED,
+         "GPU %d is a %s, for which this program has no code: rebuild it with "
+         "HIP_ARCH=--offload-arch=%.*s; it was built with %s",
+         index, architecture, (int)strcspn(architecture, ":"), architecture, flags);
 }
 
 enum status GPU_NAME(open)(struct queue **out, int index)
@@ -313,7 +337,7 @@ enum status GPU_NAME(open)(struct queue **out, int index)
     if (error == gpuSuccess) error = gpu_compute_capability(&capability, index);
     if (error == gpuSuccess) error = gpu_architecture(architecture, sizeof architecture, index);
     enum status st = check_capability(capability, index);
-    if (!st) st = check_architecture(architecture, index);
+    if (!st) st = GPU_NAME(check_architecture)(GPU_ARCH, architecture, index);
     if (error == gpuSuccess && !st) error = gpuStreamCreate(&q->stream);
     if (error != gpuSuccess || st) free(q);
     if (error != gpuSuccess)

@@ -33,7 +33,9 @@ static inline gpu_stream gpu_stream_of(const struct queue *queue)
     return ((const struct gpu_queue *)queue)->stream;
 }
 
-/* Whether flags of hipcc, such as "--offload-arch=gfx90a --offload-arch=gfx942", generate code for
- * an architecture that gpu_architecture names.  True where they do not tell: "native" or a generic
- * one. */
+/* Whether flags of hipcc, such as "--offload-arch=gfx90a --offload-arch=gfx942:xnack-", generate
+ * code for an architecture that gpu_architecture names.  True where they do not tell: "native" or a
+ * generic one; and for "". */
 bool GPU_NAME(has_code)(const char *flags, const char *architecture);
+/* UNSUPPORTED: that is false; the message says whether GPU `index` needs other flags. */
+enum status GPU_NAME(check_architecture)(const char *flags, const char *architecture, int index);

@@ -67,7 +67,35 @@ TEST(flags_of_hipcc_tell_for_which_architectures_a_program_has_code)
     CHECK(!gpu_emu32_has_code(two, "gfx90:xnack-") && !gpu_emu32_has_code(two, "gfx1100"));
     CHECK(gpu_emu32_has_code("--offload-arch=native", "gfx950"));
     CHECK(gpu_emu32_has_code("--offload-arch=gfx9-4-generic", "gfx942"));
-    CHECK(gpu_emu32_has_code("", ""));
+    CHECK(gpu_emu32_has_code("--offload-arch=native --offload-arch=gfx90a", "gfx1100"));
+    CHECK(gpu_emu32_has_code("", "") && gpu_emu32_has_code(two, ""));
+    CHECK(gpu_emu32_has_code("", "gfx90a:sramecc+:xnack-"));
+}
+
+TEST(code_for_one_setting_of_xnack_does_not_run_with_the_other)
+{
+    static const char flags[] = "--offload-arch=gfx90a:xnack+,gfx942:sramecc+:xnack-,gfx950";
+    CHECK(gpu_emu32_has_code(flags, "gfx90a:sramecc+:xnack+"));
+    CHECK(!gpu_emu32_has_code(flags, "gfx90a:sramecc+:xnack-"));
+    CHECK(gpu_emu32_has_code(flags, "gfx942:sramecc+:xnack-"));
+    CHECK(!gpu_emu32_has_code(flags, "gfx942:sramecc+:xnack+"));
+    CHECK(gpu_emu32_has_code(flags, "gfx950:sramecc+:xnack+"));
+    CHECK(
+        gpu_emu32_has_code("--offload-arch=gfx90a --offload-arch=gfx942:xnack-", "gfx90a:xnack+"));
+}
+
+TEST(a_gpu_without_code_is_told_how_to_build_it_if_it_is_supported)
+{
+    static const char flags[] = "--offload-arch=gfx942";
+    CHECK_STATUS(OK, gpu_emu32_check_architecture(flags, "gfx942:sramecc+:xnack-", 3));
+    CHECK_STATUS(UNSUPPORTED, gpu_emu32_check_architecture(flags, "gfx90a:sramecc+:xnack-", 3));
+    CHECK_MESSAGE(
+        "GPU 3 is a gfx90a:sramecc+:xnack-, for which this program has no code: rebuild it "
+        "with HIP_ARCH=--offload-arch=gfx90a; it was built with --offload-arch=gfx942");
+    CHECK_STATUS(UNSUPPORTED, gpu_emu32_check_architecture(flags, "gfx1100", 3));
+    CHECK_MESSAGE("GPU 3 is a gfx1100, which is not supported: use gfx90a, gfx942 or gfx950");
+    CHECK_STATUS(UNSUPPORTED, gpu_emu32_check_architecture(flags, "gfx908:sramecc+:xnack-", 3));
+    CHECK_MESSAGE("which is not supported");
 }
 
 TEST(opening_a_missing_gpu_fails)
