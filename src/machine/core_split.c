@@ -53,6 +53,17 @@ bool core_split_node(const struct core_place *places, int count, int node,
     return found;
 }
 
+bool core_split_suits(const struct core_place *places, int count, const int *nodes, int ranks)
+{
+    for (int rank = 0; rank < ranks; rank++) {
+        int cores = 0, sharing = 0;
+        for (int i = 0; i < count; i++) cores += places[i].node == nodes[rank];
+        for (int i = 0; i < ranks; i++) sharing += nodes[i] == nodes[rank];
+        if (!cores || 2LL * cores * ranks < (long long)sharing * count) return false;
+    }
+    return true;
+}
+
 /* Sets the node of the cores in a list such as "0-31,64-95". */
 static void set_node(struct core_place *places, int count, int node, const char *list)
 {
@@ -65,7 +76,7 @@ static void set_node(struct core_place *places, int count, int node, const char 
     }
 }
 
-void core_split_bind(int rank, int ranks, int node)
+void core_split_bind(int rank, int ranks, const int *nodes)
 {
     enum { CORES = 8 * THREAD_CORE_BYTES };
     unsigned char set[THREAD_CORE_BYTES];
@@ -81,7 +92,9 @@ void core_split_bind(int rank, int ranks, int node)
         node_line(path, &line);
         set_node(places, count, i, line.data);
     }
-    if (core_split_node(places, count, node, set) || core_split(places, count, rank, ranks, set))
+    if (nodes && core_split_suits(places, count, nodes, ranks)
+            ? core_split_node(places, count, nodes[rank], set)
+            : core_split(places, count, rank, ranks, set))
         thread_bind(set);
     text_release(&line);
     free(places);

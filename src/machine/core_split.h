@@ -23,7 +23,11 @@ bool core_split(const struct core_place *places, int count, int rank, int ranks,
 /* Sets `set` to the cores of that NUMA node; false: it has none. */
 bool core_split_node(const struct core_place *places, int count, int node,
                      unsigned char set[THREAD_CORE_BYTES]);
-/* Binds this process to cores among those that it may use: those of `node`, that of its GPU; or,
- * if that is -1 or has none, its rank's.  If it cannot, the process stays as it is.  Call it before
- * the process starts threads. */
-void core_split_bind(int rank, int ranks, int node);
+/* Whether every rank that is bound to nodes[rank], the node of its GPU, has at least half an equal
+ * part of the cores.  So they have if all GPUs are on one of two nodes, but not if the process may
+ * use only few cores of a node.  False, too, if a node is -1 (unknown). */
+bool core_split_suits(const struct core_place *places, int count, const int *nodes, int ranks);
+/* Binds this process to cores among those that it may use: those of nodes[rank] if they suit all
+ * ranks, else, or if `nodes` is NULL, its rank's (core_split).  If it cannot, the process stays as
+ * it is.  Call it before the process starts threads. */
+void core_split_bind(int rank, int ranks, const int *nodes);

@@ -167,8 +167,7 @@ enum status launch_ranks(int size, const struct launch_gpus *gpus, bool *is_rank
     if (size == 1) return STATUS_OK;
     TRY(launcher_run(size, is_rank));
     if (!*is_rank) return STATUS_OK;
-    int rank = launch_find().rank;
-    core_split_bind(rank, size, gpus ? gpus->nodes[rank] : -1);
+    core_split_bind(launch_find().rank, size, gpus ? gpus->nodes : NULL);
     return STATUS_OK;
 }
 
@@ -194,6 +193,16 @@ static enum status find_apart(struct launch_gpus *installed)
     return STATUS_OK;
 }
 
+void launch_select_gpus(const struct launch_gpus *installed, const struct gpu_list *list,
+                        struct launch_gpus *out)
+{
+    out->count = list->count;
+    for (int i = 0; i < list->count; i++) {
+        int index = list->index[i];
+        out->nodes[i] = index < GPU_LIST_MAX ? installed->nodes[index] : -1;
+    }
+}
+
 enum status launch_find_gpus(const char *text, struct launch_gpus *out)
 {
     struct gpu_list list;
@@ -205,10 +214,6 @@ enum status launch_find_gpus(const char *text, struct launch_gpus *out)
              text);
     TRY(find_apart(&installed));
     TRY(gpu_list_read(text, installed.count, &list));
-    out->count = list.count;
-    for (int i = 0; i < list.count; i++) {
-        int index = list.index[i];
-        out->nodes[i] = index < GPU_LIST_MAX ? installed.nodes[index] : -1;
-    }
+    launch_select_gpus(&installed, &list, out);
     return STATUS_OK;
 }

@@ -28,15 +28,15 @@ struct launch {
 };
 struct launch launch_find(void);
 
-/* The GPUs of this host that ranks start for, one each. */
+/* GPUs of this host, such as those that ranks start for, one each. */
 struct launch_gpus {
     int count, nodes[GPU_LIST_MAX]; /* their NUMA nodes; -1: unknown */
 };
 
 /* Starts `size` ranks on this host, which need no MPI; as launcher_run, but a single rank is this
- * process.  Each is bound to its GPU's NUMA node, without `gpus` or with an unknown one to the
- * rank's part of the nodes (core_split.h).  CONFIG: a launcher has started this process as one of
- * several ranks. */
+ * process.  Several are bound to the NUMA nodes of their GPUs, one each; if one is unknown or has too
+ * few usable cores, or `gpus` is NULL, to their parts of the nodes (core_split.h).  CONFIG: a
+ * launcher has started this process as one of several ranks. */
 enum status launch_ranks(int size, const struct launch_gpus *gpus, bool *is_rank);
 
 /* The MPI library that this program was built with, and the launchers that work with it; NULL:
@@ -50,6 +50,10 @@ bool launch_can_join(const struct launch *l);
 /* The GPUs for which device.gpus = `text` starts ranks; opens none in this process.  UNSUPPORTED:
  * this program was built without a GPU backend.  CONFIG, DEVICE: as gpu_list_read. */
 enum status launch_find_gpus(const char *text, struct launch_gpus *out);
+
+/* Those of `installed` that a list selects, in its order; beyond GPU_LIST_MAX no node is known. */
+void launch_select_gpus(const struct launch_gpus *installed, const struct gpu_list *list,
+                        struct launch_gpus *out);
 
 /* Each rank has found the same failure on its own.  Only rank 0 reports it.  The others wait,
  * because a launcher may end all ranks as soon as one has ended. */

@@ -49,6 +49,20 @@ TEST(core_split_finds_the_cores_of_the_gpus_node)
     CHECK(!core_split_node(places, CORES, 1, set) && !core_split_node(places, CORES, -1, set));
 }
 
+TEST(ranks_are_bound_to_their_gpus_nodes_unless_one_would_have_few_cores)
+{
+    struct core_place places[CORES];
+    make(places);
+    CHECK(core_split_suits(places, CORES, (const int[]){9, 9, 3, 3, 0, 0, 6, 6}, 8));
+    CHECK(
+        core_split_suits(places, CORES, (const int[]){0, 0, 3, 3}, 4)); /* half of an equal part */
+    CHECK(!core_split_suits(places, CORES, (const int[]){0, 0, 0, 3}, 4));
+    CHECK(!core_split_suits(places, CORES, (const int[]){0, -1}, 2)); /* unknown */
+    CHECK(!core_split_suits(places, CORES, (const int[]){0, 1}, 2));  /* no cores */
+    CHECK(!core_split_suits(places, 5, (const int[]){0, 6}, 2));      /* one of 5 cores */
+    CHECK(!core_split_suits(places, 0, (const int[]){0}, 1));
+}
+
 /* In a child: binding lasts as long as the process. */
 static enum status bind_to_first_core(int unused)
 {
@@ -62,7 +76,7 @@ static enum status bind_to_first_core(int unused)
     if (thread_cores() != 1) FAIL(DATA, "%d cores", thread_cores());
     thread_core_mask(all);
     if (memcmp(all, one, sizeof all) != 0) FAIL(DATA, "another core");
-    core_split_bind(0, 1, -1); /* one node: changes nothing */
+    core_split_bind(0, 1, NULL); /* one node: changes nothing */
     if (thread_cores() != 1) FAIL(DATA, "%d cores", thread_cores());
     return STATUS_OK;
 }

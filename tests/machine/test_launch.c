@@ -96,12 +96,26 @@ TEST(launch_without_mpi_reports_how_to_start_ranks)
     unset_all();
 }
 
-TEST(launch_counts_gpus_only_in_a_program_for_them)
+TEST(launch_finds_gpus_only_in_a_program_for_them)
 {
     struct launch_gpus gpus;
     if (gpu_backend) skip();
     CHECK_STATUS(UNSUPPORTED, launch_find_gpus("all", &gpus));
     CHECK_MESSAGE("device.gpus = \"all\": this program was built without a GPU backend");
+}
+
+TEST(launch_knows_the_node_of_each_selected_gpu)
+{
+    struct launch_gpus installed = {.count = GPU_LIST_MAX + 2}, gpus;
+    struct gpu_list list;
+    for (int i = 0; i < GPU_LIST_MAX; i++) installed.nodes[i] = 3 - i / 2;
+    CHECK_STATUS(OK, gpu_list_read("4,5,1", installed.count, &list));
+    launch_select_gpus(&installed, &list, &gpus);
+    CHECK(gpus.count == 3);
+    CHECK(gpus.nodes[0] == 1 && gpus.nodes[1] == 1 && gpus.nodes[2] == 3);
+    CHECK_STATUS(OK, gpu_list_read("65,0", installed.count, &list));
+    launch_select_gpus(&installed, &list, &gpus);
+    CHECK(gpus.count == 2 && gpus.nodes[0] == -1 && gpus.nodes[1] == 3);
 }
 
 TEST(launch_of_one_own_rank_is_this_process)
