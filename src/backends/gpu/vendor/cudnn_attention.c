@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 enum { MIN_VERSION = 91100 }; /* wrong backward results in 9.10 */
+enum { ANY_HEAD_SIZE = 64 };  /* checked where cuDNN does not compute heads of the model's size */
 
 struct cudnn_attention {
     struct cudnn_attention_plans plans; /* without a handle, these cannot run */
@@ -77,6 +78,7 @@ enum status cudnn_attention_open(struct cudnn_attention **out, void *stream, boo
 {
     TRY(open_version(out, deterministic));
     enum status st = create_handle(&(*out)->plans, stream);
+    if (!st) st = cudnn_attention_plans_check_gpu(&(*out)->plans);
     if (!st) return STATUS_OK;
     cudnn_attention_close(*out);
     *out = NULL;
@@ -143,11 +145,23 @@ static enum status compare_with_own_kernels(struct cudnn_attention *c, struct at
     return st;
 }
 
+/* Whether the last check has ended because no engine supports its forward pass. */
+static bool lacks_forward(const struct cudnn_attention *c)
+{
+    const struct sdpa_plan *p = c->plans.newest;
+    return p && !p->key.backward && p->key.shape.K == c->head_size && !p->plan.plan;
+}
+
 enum status cudnn_attention_check(struct cudnn_attention *c, int head_size, struct queue *queue)
 {
-    c->head_size = head_size;
+    const struct attention_masks none = {0};
+    bool can_have_plans = cudnn_attention_plans_has_head_size(head_size);
+    c->head_size = can_have_plans ? head_size : ANY_HEAD_SIZE;
     c->has_checked[false][false] = true;
-    return compare_with_own_kernels(c, (struct attention_masks){0}, queue);
+    enum status st = compare_with_own_kernels(c, none, queue);
+    if (st != STATUS_UNSUPPORTED || c->head_size == ANY_HEAD_SIZE || !lacks_forward(c)) return st;
+    c->head_size = ANY_HEAD_SIZE;
+    return compare_with_own_kernels(c, none, queue);
 }
 
 enum status cudnn_attention_check_masks(struct cudnn_attention *c, struct attention_masks masks,

@@ -28,8 +28,8 @@ struct cudnn_attention;
 /* Appends "cuDNN 9.19.0".  UNSUPPORTED: cuDNN is not installed, or this version has known bugs. */
 enum status cudnn_attention_library(struct text *out);
 
-/* For the current device and a stream of it.  UNSUPPORTED: as above.  DEVICE: cuDNN cannot create a
- * handle. */
+/* For the current device and a stream of it.  UNSUPPORTED: as above, this version has no plans for
+ * the device, or cuDNN cannot create a handle.  DEVICE: the device cannot be queried. */
 enum status cudnn_attention_open(struct cudnn_attention **out, void *stream, bool deterministic);
 /* For a device that need not be present, described by its properties in cuDNN's JSON format: builds
  * plans but cannot run them.  UNSUPPORTED: as above, or the description is not valid. */
@@ -38,9 +38,10 @@ enum status cudnn_attention_open_described(struct cudnn_attention **out, const c
 void cudnn_attention_close(struct cudnn_attention *c);
 /* Call before the first plan is built. */
 void cudnn_attention_limit(struct cudnn_attention *c, size_t max_bytes);
-/* Compares its results with those of our own kernels (attention_check.h), in about a second.
- * UNSUPPORTED: cuDNN compiles no graph, for example because it does not find NVRTC, or the results
- * differ. */
+/* Compares its results for heads of head_size elements with those of our own kernels
+ * (attention_check.h), in about a second; for heads of 64 elements if cuDNN has no forward plan for
+ * that size, or it is 0.  UNSUPPORTED: cuDNN compiles no graph, for example because it does not find
+ * NVRTC, or the results differ. */
 enum status cudnn_attention_check(struct cudnn_attention *c, int head_size, struct queue *queue);
 /* The first time compares attention with these masks, too, if cuDNN has them for this device; if
  * that fails, logs a warning and leaves it to our own kernels from then on.

@@ -10,10 +10,11 @@
 
 enum {
     MIN_VERSION_VARLEN = 91800, /* NaN with several sequence lengths before */
-    /* Transformer Engine excludes a deterministic backward before on 10.x (its front end before
-     * 9.18.0), and everything before on 12.x, where it excludes a deterministic backward always. */
+    /* Before this version Transformer Engine excludes a deterministic backward on 10.x (cuDNN's
+     * front end does before 9.18.0) and everything on 12.x, where it always excludes a
+     * deterministic backward. */
     MIN_VERSION_BLACKWELL = 91801,
-    /* Its front end excludes a packed log-sum-exp on 8.x and 12.x, although engines accept it. */
+    /* cuDNN's front end excludes a packed log-sum-exp on 8.x and 12.x, although engines accept it. */
     MIN_CAPABILITY_VARLEN = 90,
     END_CAPABILITY_VARLEN = 120,
     /* Caps the number of sequences of a varlen plan, because empty ones cost time. */
@@ -38,19 +39,33 @@ bool cudnn_attention_plans_has_varlen(const struct cudnn_attention_plans *c)
            c->capability < END_CAPABILITY_VARLEN;
 }
 
+bool cudnn_attention_plans_has_head_size(int head_size)
+{
+    return head_size > 0 && head_size % 8 == 0 && head_size <= 256;
+}
+
 static bool supports_shape(const struct attention *a)
 {
     if (a->keys != ALL_KEYS || a->dtype != BF16 || a->S != a->T) return false;
-    if (a->T % CUDNN_ATTENTION_TILE || a->K % 8 || a->K > 256) return false;
+    if (a->T % CUDNN_ATTENTION_TILE || !cudnn_attention_plans_has_head_size(a->K)) return false;
     return a->q_stride % 8 == 0 && a->kv_stride % 8 == 0; /* rows are aligned to 16 bytes */
 }
 
 static bool supports_gpu(const struct cudnn_attention_plans *c, bool backward)
 {
-    bool is_fixed = backward && c->deterministic, is_old = c->version < MIN_VERSION_BLACKWELL;
-    if (c->capability / 10 == 10) return !(is_fixed && is_old);
-    if (c->capability / 10 == 12) return !is_fixed && !is_old;
+    bool is_deterministic = backward && c->deterministic;
+    bool is_old = c->version < MIN_VERSION_BLACKWELL;
+    if (c->capability / 10 == 10) return !(is_deterministic && is_old);
+    if (c->capability / 10 == 12) return !is_deterministic && !is_old;
     return true;
+}
+
+enum status cudnn_attention_plans_check_gpu(const struct cudnn_attention_plans *c)
+{
+    if (supports_gpu(c, false)) return STATUS_OK;
+    FAIL(UNSUPPORTED,
+         "cuDNN %zu is too old for a GPU of compute capability %d.%d: install %d or later",
+         c->version, c->capability / 10, c->capability % 10, MIN_VERSION_BLACKWELL);
 }
 
 static bool is_supported(const struct cudnn_attention_plans *c, const struct sdpa_key *key)

@@ -40,6 +40,10 @@ struct cudnn_attention_plans {
 
 void cudnn_attention_plans_release(struct cudnn_attention_plans *c);
 
+/* Whether heads of this size can have plans: a multiple of 8 up to 256. */
+bool cudnn_attention_plans_has_head_size(int head_size);
+/* UNSUPPORTED: no shape has plans for a GPU of this capability in this version. */
+enum status cudnn_attention_plans_check_gpu(const struct cudnn_attention_plans *c);
 /* Whether attention with documents, for cuDNN sequences of variable lengths, can have plans. */
 bool cudnn_attention_plans_has_varlen(const struct cudnn_attention_plans *c);
 /* NULL: cuDNN does not compute it, or `builds` is false and no plan has been built. */

@@ -5,10 +5,7 @@
 #include "backends/gpu/vendor_attention.h"
 #include "base/log.h"
 
-/* Heads of other sizes have other kernels, so the model's are checked.  `doctor`, and a model whose
- * heads cuDNN does not compute, check this size. */
-enum { ANY_HEAD_SIZE = 64 };
-
+/* Heads of other sizes have other kernels, so the model's are checked; 0: any. */
 static enum status open_checked(struct queue *queue, int head_size, struct cudnn_attention **out)
 {
     const struct gpu_queue *q = (const struct gpu_queue *)queue;
@@ -25,7 +22,6 @@ static enum status open_on_queue(struct queue *queue, int head_size, struct cudn
     struct gpu_queue *q = (struct gpu_queue *)queue;
     *out = q->attention;
     if (q->attention_opened || !queue->sizing) return STATUS_OK;
-    if (head_size % 8 || head_size > 256) head_size = ANY_HEAD_SIZE;
     enum status st = open_checked(queue, head_size, out);
     if (st && st != STATUS_UNSUPPORTED && st != STATUS_MEMORY) return st;
     if (st)
@@ -72,7 +68,7 @@ enum status GPU_NAME(vendor_attention_backward)(const struct attention *a,
 enum status GPU_NAME(vendor_attention_check)(struct queue *queue)
 {
     struct cudnn_attention *c;
-    TRY(open_checked(queue, ANY_HEAD_SIZE, &c));
+    TRY(open_checked(queue, 0, &c));
     enum status st = STATUS_OK;
     for (int i = 1; i < 4 && !st; i++)
         st = cudnn_attention_check_masks(c, (struct attention_masks){i & 1, i & 2}, queue);

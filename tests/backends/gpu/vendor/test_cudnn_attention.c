@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
+#include "backends/gpu/queue.h"
 #include "backends/gpu/vendor/cudnn_attention.h"
 #include "backends/gpu/vendor/h200.h"
 #include "base/log.h"
@@ -112,6 +113,20 @@ TEST(plans_are_built_once_per_shape_and_direction)
     CHECK(cudnn_attention_plan(c, 0, &w) && w.shape.scale == 1);
     CHECK(cudnn_attention_plan(c, 3, &w) && !cudnn_attention_plan(c, 4, &w));
     cudnn_attention_close(c);
+}
+
+/* Without a device the check ends after its sizing pass, when the plans have been built. */
+TEST(the_check_is_of_heads_of_the_size_that_is_given)
+{
+    static const int sizes[][2] = {{128, 128}, {72, 72}, {20, 64}, {512, 64}, {0, 64}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct cudnn_attention *c = open_h200(false);
+        struct gpu_queue q = {.device = 0};
+        struct cudnn_attention_plan w;
+        CHECK(cudnn_attention_check(c, sizes[i][0], &q.base) != STATUS_OK);
+        CHECK(cudnn_attention_plan(c, 0, &w) && w.found && w.shape.K == sizes[i][1]);
+        cudnn_attention_close(c);
+    }
 }
 
 TEST(scratch_is_the_workspace_and_our_own_buffers)

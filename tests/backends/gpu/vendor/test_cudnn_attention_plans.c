@@ -82,6 +82,26 @@ TEST(early_versions_have_no_deterministic_backward_on_blackwell)
     CHECK(!cudnn_attention_plans_find(&c, &key, true) && !c.newest);
 }
 
+TEST(geforce_blackwell_requires_a_version)
+{
+    struct cudnn_attention_plans c = {.version = 91800, .capability = 121};
+    CHECK_STATUS(UNSUPPORTED, cudnn_attention_plans_check_gpu(&c));
+    CHECK_MESSAGE("cuDNN 91800 is too old for a GPU of compute capability 12.1: install 91801");
+    c.version = 91801, c.deterministic = true;
+    CHECK_STATUS(OK, cudnn_attention_plans_check_gpu(&c));
+    c.version = 91100, c.capability = 100;
+    CHECK_STATUS(OK, cudnn_attention_plans_check_gpu(&c));
+}
+
+TEST(heads_of_some_sizes_can_have_plans)
+{
+    static const int can[] = {8, 64, 72, 128, 256}, cannot[] = {0, -8, 20, 264, 512};
+    for (size_t i = 0; i < sizeof can / sizeof *can; i++)
+        CHECK(cudnn_attention_plans_has_head_size(can[i]));
+    for (size_t i = 0; i < sizeof cannot / sizeof *cannot; i++)
+        CHECK(!cudnn_attention_plans_has_head_size(cannot[i]));
+}
+
 TEST(geforce_blackwell_has_no_deterministic_backward_and_no_plan_of_early_versions)
 {
     struct sdpa_key forward = key_of(1, 256, false), backward = key_of(1, 256, true);
