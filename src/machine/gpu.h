@@ -26,8 +26,8 @@ void gpu_machine_explain_none(struct text *out);
 void gpu_machine_add_visibility(struct text *out);
 /* Selects the GPU (cudaSetDevice) by local rank, round robin among those of device.gpus: sets
  * m->queue and m->ops, and m->hardware and m->peak_flops if hardware.h knows it.  `cores`: the
- * queue's num_threads without device.threads.  DEVICE: no GPU, or it cannot be used.  CONFIG: as
- * gpu_list_read. */
+ * queue's num_threads without device.threads.  DEVICE: no GPU, or it cannot be used.  UNSUPPORTED:
+ * the program has no code for it.  CONFIG: as gpu_list_read. */
 enum status gpu_machine_open(struct machine *m, const struct device_config *c, int cores,
                              int local);
 /* Wraps the communicators that move tensors, so that they accept device memory: by NCCL, or staged

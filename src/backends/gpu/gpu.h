@@ -25,9 +25,10 @@ enum gpu_library { GPU_LIBRARY_GEMM, GPU_LIBRARY_ATTENTION, GPU_LIBRARY_COUNT };
 
 /* count    the number of devices.  DEVICE: no driver.
  * describe the name and memory of a device.
- * bus_id   the PCI address of a device, "0000:3B:00.0"; "" if it has none.
+ * bus_id   the PCI address of a device, "0000:3B:00.0"; "" if it has none.  DEVICE: no such device.
  * open     a queue with its own stream, one host thread and no scratch; the device becomes the
- *          calling thread's current device.  DEVICE: the device cannot be used.
+ *          calling thread's current device.  DEVICE: the device cannot be used.  UNSUPPORTED: its
+ *          compute capability is below 8.0, or the program has no code for its architecture.
  * tune     GEMMs use the algorithms of these files from now on; with `measures`, sizing passes time
  *          those that are missing (tensor/tuning.h).
  * leave_multiprocessors     from now on GEMMs of cuBLASLt leave `count` multiprocessors to kernels
