@@ -141,7 +141,9 @@ static const char without_nvidia_smi[] =
     "chmod +x from/bin/llamero path/nvidia-smi\n"
     "tar -C from -cJf bare/pack.tar.xz . && PATH=$PWD/path:$PATH || exit\n"
     "sh bare/one.sh -t 300 found machine bench-8b # its machine has no gpu_check\n"
-    "grep -q 'model.n_layers=8 ' found.logs/bench-8b.log\n";
+    "grep -q 'model.n_layers=8 ' found.logs/bench-8b.log || exit\n"
+    "sh bare/one.sh -t 300 alone bench-8b || exit\n"
+    "grep -q 'model.n_layers=8 ' alone.logs/bench-8b.log\n";
 
 TEST(the_benchmark_of_8b_takes_fewer_blocks_on_a_small_gpu_without_nvidia_smi)
 {
