@@ -295,14 +295,29 @@ static void remove_or_warn(const char *path)
     if (file_remove_tree(path)) log_line(LOG_WARN, "cannot delete: %s", status_message());
 }
 
+static bool exchange(const char *a, const char *b)
+{
+    return !renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
+}
+
+/* Returns the new checkpoint to its temporary name, and the one that it replaced to `path`. */
+static void put_back(const char *path, const char *temporary, const char *replaced)
+{
+    bool is_exchanged = !strcmp(replaced, temporary);
+    bool is_back = is_exchanged ? exchange(temporary, path)
+                                : !rename(path, temporary) && !rename(replaced, path);
+    if (!is_back) log_line(LOG_WARN, "%s: cannot put it back: %s", replaced, strerror(errno));
+}
+
 enum status folder_commit(const char *folder, const char *temporary, int64_t step)
 {
     char *path = folder_step_path(folder, step);
     struct text replaced = {0};
+    bool is_renamed = false;
     enum status st = STATUS_OK;
     TRY_OUT(file_sync_dir(temporary));
     bool exists = file_exists(path);
-    bool is_exchanged = exists && !renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_EXCHANGE);
+    bool is_exchanged = exists && exchange(temporary, path);
     if (is_exchanged)
         text_adds(&replaced, temporary);
     else if (exists)
@@ -312,10 +327,12 @@ enum status folder_commit(const char *folder, const char *temporary, int64_t ste
         if (exists) (void)rename(replaced.data, path);
         FAIL_OUT(IO, "%s: rename: %s", path, strerror(why));
     }
+    is_renamed = true;
     /* Delete the old one only once the new one is durable. */
     TRY_OUT(file_sync_dir(folder));
     if (replaced.len) remove_or_warn(replaced.data);
 out:
+    if (st && is_renamed && replaced.len) put_back(path, temporary, replaced.data);
     text_release(&replaced);
     free(path);
     return st;

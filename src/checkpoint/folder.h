@@ -46,7 +46,8 @@ enum folder_lock_state { FOLDER_LOCK_free, FOLDER_LOCK_held, FOLDER_LOCK_unknown
 enum folder_lock_state folder_lock_look(const char *folder);
 
 /* Atomically and durably renames a finished temporary folder to its final name.  An existing
- * checkpoint of that name is replaced and deleted afterwards; after a failure it is put back. */
+ * checkpoint of that name is replaced and deleted afterwards.  After a failure it is put back, and
+ * the new one that replaced it has its temporary name again; a warning says if that failed, too. */
 enum status folder_commit(const char *folder, const char *temporary, int64_t step);
 /* Deletes the oldest checkpoints until `keep` are left (0: deletes none), but never `step`, which
  * was just written, nor `busy`, which is being read (-1: none).  Warns about those that cannot be

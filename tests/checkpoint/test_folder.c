@@ -4,7 +4,15 @@
 #include "base/log.h"
 #include "checkpoint/rig.h"
 
+#include <errno.h>
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -187,6 +195,56 @@ TEST(failed_replacement_leaves_the_checkpoint_that_was_there)
     /* A folder is not exchanged with one inside it, whose path ends when the outer one moves. */
     CHECK_STATUS(IO, folder_commit(folder, make_folder(step, "new"), 8));
     CHECK(has_file(step, "x") && has_file(step, "new/x"));
+}
+
+/* Makes renameat2 fail in this process, as on a file system that cannot exchange folders. */
+static bool forbid_exchange(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_renameat2, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {sizeof code / sizeof *code, code};
+    return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+           !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+/* Commits step 8 in a child that cannot open the folder, and so not fsync it; -1: it could not be
+ * set up. */
+static int commit_without_sync(const char *folder, const char *temporary, bool exchanges)
+{
+    struct __user_cap_header_struct version = {.version = _LINUX_CAPABILITY_VERSION_3};
+    const struct __user_cap_data_struct none[2] = {{0}};
+    enum { NOT_SET_UP = 255 };
+    int status;
+    CHECK(!chmod(folder, 0300));
+    pid_t child = fork();
+    if (!child) {
+        bool is_set_up = !syscall(SYS_capset, &version, none) && (exchanges || forbid_exchange());
+        _exit(is_set_up ? (int)folder_commit(folder, temporary, 8) : NOT_SET_UP);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
+    CHECK(!chmod(folder, 0700));
+    return WEXITSTATUS(status) == NOT_SET_UP ? -1 : WEXITSTATUS(status);
+}
+
+TEST(a_commit_that_is_not_durable_puts_the_replaced_checkpoint_back)
+{
+    for (int exchanges = 0; exchanges < 2; exchanges++) {
+        const char *folder = test_folder();
+        const char *step = make_folder(folder, "step-8"), *new = make_folder(folder, "step-8.tmp");
+        int st = commit_without_sync(folder, new, exchanges);
+        if (st < 0) continue; /* a sandbox without seccomp */
+        CHECK(st == STATUS_IO);
+        check_file(test_path(step, "x"), "step-8");
+        check_file(test_path(new, "x"), "step-8.tmp");
+        struct file_list l;
+        CHECK_STATUS(OK, file_list_dir(&l, folder));
+        CHECK(l.count == 2);
+        file_list_release(&l);
+    }
 }
 
 TEST(locking_puts_back_a_checkpoint_whose_replacement_was_cut_short)
