@@ -480,15 +480,17 @@ static enum status convert_to_run(const struct conversion *c, struct conversion_
     char *folder = file_join(c->to, "checkpoint");
     char *temporary = folder_temporary_path(folder, step);
     size_t num_steps;
+    bool writes = false;
     int lock = -1;
     enum status st = STATUS_OK;
     TRY_OUT(folder_lock(folder, &lock));
     TRY_OUT(folder_steps_count(folder, &num_steps));
     if (num_steps) FAIL_OUT(CONFIG, "%s already contains checkpoints", folder);
-    st = write_folder(c, o, temporary, done);
-    if (!st) st = folder_commit(folder, temporary, step);
-    if (st) file_discard_tree(temporary);
+    writes = true;
+    TRY_OUT(write_folder(c, o, temporary, done));
+    TRY_OUT(folder_commit(folder, temporary, step));
 out:
+    if (st && writes) file_discard_tree(temporary);
     folder_unlock(lock);
     free(folder), free(temporary);
     return st;
