@@ -333,6 +333,7 @@ static enum status describe_run(const struct conversion *c, struct conversion_so
     *run = (struct dcp_run){.exp_avg = source_tensors_of(o, TENSOR_EXP_AVG),
                             .exp_avg_sq = source_tensors_of(o, TENSOR_EXP_AVG_SQ),
                             .step = o->step,
+                            .moment_steps = o->step,
                             .train = o->train.data};
     const struct optimizer_config *a = c->optimizer;
     if (a->name != OPTIMIZER_AdamW)
@@ -346,6 +347,7 @@ static enum status describe_run(const struct conversion *c, struct conversion_so
     TRY(json_parse(o->train.data, o->train.len, "state.json", &train));
     json_as_int(json_get(train, "tokens_seen"), 0, JSON_MAX_INT, &run->tokens_seen);
     json_as_int(json_get(train, "rows_done"), 0, JSON_MAX_INT, &next.rows_done);
+    json_as_int(json_get(train, "moment_steps"), 0, JSON_MAX_INT, &run->moment_steps);
     json_free(train);
     run->adamw = (struct dcp_adamw){
         .lr = schedule_lr(c->lr_scheduler, a->lr, &next),

@@ -138,7 +138,7 @@ static void add_moments(struct dcp_items *items, size_t weight, const struct dcp
 {
     const struct tensor_source *sources[] = {&run->exp_avg, &run->exp_avg_sq};
     const enum tensor_kind parts[] = {TENSOR_EXP_AVG, TENSOR_EXP_AVG_SQ};
-    float step = (float)run->step;
+    float step = (float)run->moment_steps;
     for (int i = 0; i < 2; i++) {
         char *name = concat("optimizer.state.", weight_name(&items->all[weight]),
                             tensor_name_suffix(parts[i]));

@@ -27,7 +27,8 @@ struct dcp_adamw {
 struct dcp_run {
     struct tensor_source exp_avg, exp_avg_sq;
     int64_t step, tokens_seen;
-    const char *train; /* the trainer's part of state.json */
+    int64_t moment_steps; /* of the optimizer's moments, for AdamW's bias correction */
+    const char *train;    /* the trainer's part of state.json */
     struct dcp_adamw adamw;
 };
 

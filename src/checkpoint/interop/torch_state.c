@@ -185,6 +185,8 @@ void torch_state_train(const struct torch_state *s, struct text *json)
     json_write_int(&w, "tokens_seen", s->tokens_seen < 0 ? 0 : s->tokens_seen);
     if (s->samples >= 0) json_write_int(&w, "rows_done", s->samples);
     json_write_int(&w, "skips", 0);
+    if (s->optimizer_step >= 0 && s->optimizer_step != s->step)
+        json_write_int(&w, "moment_steps", s->optimizer_step);
     if (s->samples >= 0) {
         json_begin_object(&w, "data", JSON_INLINE);
         json_write_int(&w, "consumed_train_samples", s->samples); /* see loader_load */

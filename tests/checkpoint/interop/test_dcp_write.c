@@ -159,6 +159,27 @@ TEST(run_with_optimizer_to_dcp_and_back_is_bit_identical)
     }
 }
 
+TEST(dcp_keeps_the_steps_of_the_optimizers_moments)
+{
+    static char train[] = "{\"tokens_seen\": 99, \"moment_steps\": 3}";
+    struct saved s;
+    struct tensor_slices moments;
+    struct torch_state torch;
+    const char *folder = test_folder(), *dcp = test_path(folder, "dcp");
+    saved_open(&s, false);
+    struct checkpoint_state state = saved_state(&s, 4);
+    struct checkpointer *c = checkpointer_of(folder, 0);
+    state.train = (struct text){train, sizeof train - 1, 0};
+    CHECK_STATUS(OK, checkpointer_save(c, &state));
+    CHECK_STATUS(OK, checkpointer_close(c, false));
+    CHECK_STATUS(OK, convert_run(test_path(folder, "step-4"), dcp, CONVERT_DCP, 0, false));
+    CHECK_STATUS(OK, dcp_open_moments(&moments, dcp, &s.shape, &torch));
+    CHECK(torch.step == 4 && torch.schedule_step == 4 && torch.optimizer_step == 3);
+    torch_state_release(&torch);
+    tensor_slices_release(&moments);
+    saved_close(&s);
+}
+
 TEST(run_in_each_generation_and_back_is_bit_identical)
 {
     static const char *const names[] = {"model-00001-of-00001.safetensors",

@@ -89,6 +89,22 @@ TEST(counters_are_read_from_tensors_and_python_numbers)
     torch_state_release(&s);
 }
 
+TEST(optimizer_that_counts_other_steps_keeps_its_count)
+{
+    const int32_t seven = 7;
+    const float five = 5;
+    struct torch_state s;
+    struct text json = {0};
+    torch_state_init(&s);
+    CHECK_STATUS(OK, read_scalar(&s, "train_state.step", SAFETENSORS_I32, &seven));
+    CHECK_STATUS(OK, read_scalar(&s, ADAM, SAFETENSORS_F32, &five));
+    CHECK_STATUS(OK, torch_state_finish(&s, "here"));
+    torch_state_train(&s, &json);
+    CHECK(strstr(json.data, "\"moment_steps\": 5"));
+    text_release(&json);
+    torch_state_release(&s);
+}
+
 TEST(step_falls_back_to_the_lr_schedulers_then_the_optimizers)
 {
     const float two = 2;
