@@ -299,9 +299,10 @@ static enum status check_queues(const struct nccl *n, int channels, int more_str
 static enum status warn_of_queues(const struct nccl_group *g)
 {
     struct text warning = {0};
+    if (!nccl_gpu_queues) return STATUS_OK;
     int64_t streams = nccl_num_streams(g->n);
     TRY(comm_all_reduce_int64(&g->host, REDUCE_MAX, &streams, 1));
-    nccl_warn_of_queues((int)streams, &warning);
+    nccl_warn_of_amd_queues((int)streams, &warning);
     if (warning.len && log_rank() <= 0) log_line(LOG_WARN, "%s", warning.data);
     text_release(&warning);
     return STATUS_OK;

@@ -59,16 +59,15 @@ enum status nccl_load(void);
  * key/value heads and for those with the same embedding.  NCCL since 2.26 opens one more, which is
  * not counted: it has no work unless NCCL_LAUNCH_ORDER_IMPLICIT is set (strongstream.cc).
  *
- * An AMD GPU runs AMD_GPU_QUEUES queues at once, busy or idle, and takes turns of milliseconds if
- * there are more (rocm.docs.amd.com/en/develop/conceptual/oversubscription.html).  That cannot
+ * An AMD GPU runs AMD_GPU_QUEUES queues at once, busy or idle, and time-slices more of them, for
+ * milliseconds each (rocm.docs.amd.com/en/develop/conceptual/oversubscription.html).  That cannot
  * hang, but is slow: rank 0 warns.  AMD_OTHER_QUEUES are the stream above that RCCL opens, too, and
  * HIP's own for copies (xferQueue in rocdevice.cpp). */
 enum { NCCL_HARDWARE_QUEUES = 32, AMD_GPU_QUEUES = 24, AMD_OTHER_QUEUES = 2 };
 extern const char nccl_queues_variable[];
+extern const int nccl_gpu_queues; /* that a GPU of this program runs at once; 0: no such limit */
 /* Appends a warning if `streams` of a rank and AMD_OTHER_QUEUES exceed AMD_GPU_QUEUES. */
 void nccl_warn_of_amd_queues(int streams, struct text *out);
-/* Does so in a program for AMD GPUs. */
-void nccl_warn_of_queues(int streams, struct text *out);
 
 /* Sums have the same order in every run, at the price of NVLink SHARP, unless the user has set
  * NCCL_NVLS_ENABLE.  Call before the first communicator opens. */

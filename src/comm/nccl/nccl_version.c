@@ -12,10 +12,10 @@
 enum { MIN_MAJOR = 2, MIN_MINOR = 22 };
 #if defined(GPU_HIP)
 const char nccl_queues_variable[] = "GPU_MAX_HW_QUEUES";
-void nccl_warn_of_queues(int streams, struct text *out) { nccl_warn_of_amd_queues(streams, out); }
+const int nccl_gpu_queues = AMD_GPU_QUEUES;
 #else
 const char nccl_queues_variable[] = "CUDA_DEVICE_MAX_CONNECTIONS";
-void nccl_warn_of_queues(int streams, struct text *out) { (void)streams, (void)out; }
+const int nccl_gpu_queues = 0;
 #endif
 
 void nccl_warn_of_amd_queues(int streams, struct text *out)
@@ -23,10 +23,9 @@ void nccl_warn_of_amd_queues(int streams, struct text *out)
     if (streams + AMD_OTHER_QUEUES <= AMD_GPU_QUEUES) return;
     text_addf(
         out,
-        "a rank of this pipeline opens %d hardware queues, and an AMD GPU runs %d: it will "
-        "take turns of milliseconds (the kernel logs \"Runlist is getting oversubscribed\"); "
-        "use one kind of parallelism less beside the pipeline: replicas (HSDP), FSDP, context "
-        "or tensor parallelism",
+        "a rank of this pipeline opens %d hardware queues, and an AMD GPU runs %d: it time-slices "
+        "them, which is slow (the kernel logs \"Runlist is getting oversubscribed\"). Remove one "
+        "of HSDP replicas, FSDP, context or tensor parallelism from this pipeline run",
         streams + AMD_OTHER_QUEUES, AMD_GPU_QUEUES);
 }
 
