@@ -58,7 +58,10 @@ static void grow_chunk(struct pipeline *p, const struct schedule *s, int chunk)
         c->max_in_flight = in_flight;
     }
     grow_ring(&c->inputs, stage->embeds ? 0 : c->max_in_flight + 1);
-    grow_ring(&c->outputs, stage->heads ? 0 : buffers);
+    /* GPipe's forwards follow one another: one computes while the output of the one before is
+     * sent. */
+    bool sends_beside_next = s->kind == SCHEDULE_GPipe;
+    grow_ring(&c->outputs, stage->heads ? 0 : buffers + sends_beside_next);
 }
 
 static void set_actions(struct pipeline *p)

@@ -6,7 +6,7 @@
  * Memory   From the step arena, for each chunk: activations of schedule_max_in_flight microbatches,
  *          and buffers of the residual stream [S, D] in the model's dtype:
  *          - inputs of forward: schedule_max_in_flight + 1
- *          - outputs of forward: schedule_send_buffers
+ *          - outputs of forward: schedule_send_buffers, with GPipe one more
  *          - gradients: schedule_send_buffers + 1
  *          Forward only: 2 buffers, without activations.
  * Ranks    All ranks of the group call pipeline_run, with equally many microbatches of the same

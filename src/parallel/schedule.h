@@ -11,7 +11,8 @@
  *          order, whatever the chunk, so that no message waits for one that is due later.  A rank
  *          needs a channel each to send and to receive in each direction.  A send must not
  *          block its rank (comm_start): in the steady state two neighbors both have something to
- *          send.  A chunk sends from schedule_send_buffers buffers in turn, in each direction.
+ *          send.  A chunk sends from schedule_send_buffers buffers or more in turn, in each
+ *          direction.
  *          Waiting for a buffer's last send before refilling it never deadlocks, even if a send
  *          completes only when it is received, and each receive is posted only when its action is
  *          due.

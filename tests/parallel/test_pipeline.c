@@ -276,3 +276,54 @@ TEST(the_next_input_is_received_early_with_more_than_two_microbatches)
     CHECK(receives_before_computing(2) == 1);
     CHECK(receives_before_computing(3) == 2);
 }
+
+/* Counts sends that are started and not waited for. */
+struct sends {
+    struct comm_observer base;
+    int pending, most;
+};
+
+static void count_start(struct comm_observer *o, const struct comm *c, const struct transfer *t,
+                        size_t bytes)
+{
+    struct sends *s = (struct sends *)o;
+    (void)c, (void)bytes;
+    s->pending += t->kind == TRANSFER_send;
+    if (s->pending > s->most) s->most = s->pending;
+}
+
+static void count_wait(struct comm_observer *o, const struct transfer *t)
+{
+    ((struct sends *)o)->pending -= t->kind == TRANSFER_send;
+}
+
+/* The most of the first of two stages. */
+static int most_pending_sends(enum schedule_kind kind)
+{
+    struct comparison l = {.schedule = {kind, 2, 1, MICROBATCHES}};
+    struct model_shape shape = shape_of(&l);
+    struct sends sends = {.base = {count_start, count_wait}};
+    struct comm_counts counts = {.observer = &sends.base};
+    struct comm group = {.rank = 0, .size = 2, .counts = &counts};
+    struct microbatch microbatches[MICROBATCHES];
+    struct stage stage;
+    struct rig r;
+    rig_open(&r, &shape, BF16, 2, 9);
+    r.queue->sizing = true;
+    for (int i = 0; i < MICROBATCHES; i++) microbatches[i] = r.b;
+    find_stages(&l, group.rank, &stage);
+    struct pipeline p = {&r.m, &group, &stage, l.schedule, false, NULL};
+    pipeline_open(&p);
+    r.step = (struct arena){0};
+    CHECK_STATUS(OK, pipeline_run(&p, microbatches, &r.step));
+    CHECK(!sends.pending);
+    pipeline_close(&p);
+    rig_close(&r);
+    return sends.most;
+}
+
+TEST(gpipe_sends_an_output_while_the_next_microbatch_computes)
+{
+    CHECK(most_pending_sends(SCHEDULE_1F1B) == 1);
+    CHECK(most_pending_sends(SCHEDULE_GPipe) == 2);
+}
