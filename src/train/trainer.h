@@ -72,10 +72,12 @@ struct trainer {
     struct batch_ramp ramp;
     int64_t step_rows;             /* of the current step, or of the last one; of all ranks */
     int64_t steps_done, rows_done; /* rows of all ranks */
-    int64_t moments_begin; /* steps_done when moments were 0; negative: of more steps than that */
-    int64_t tokens_seen;   /* inputs, since the first step of the run */
-    int64_t skips;         /* consecutive steps skipped because of a non-finite loss or gradient */
-    bool is_updating;      /* the state is not that of a whole step: the optimizer changes it */
+    /* steps_done when the moments were 0; negative if they have seen more steps than steps_done
+     * counts */
+    int64_t moments_begin;
+    int64_t tokens_seen; /* inputs, since the first step of the run */
+    int64_t skips;       /* consecutive steps skipped because of a non-finite loss or gradient */
+    bool is_updating;    /* the state is not that of a whole step: the optimizer changes it */
 };
 
 static inline const struct comm *trainer_group(const struct trainer *t, enum group g)

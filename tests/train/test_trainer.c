@@ -109,7 +109,6 @@ TEST(non_finite_step_is_skipped_and_changes_no_byte_of_the_state)
     training_close(&t);
 }
 
-/* Losses of 30 steps, during which they fall from 5.6 to about 3. */
 TEST(moments_that_begin_at_zero_later_are_updated_as_in_a_first_step)
 {
     struct training first, later;
@@ -125,6 +124,7 @@ TEST(moments_that_begin_at_zero_later_are_updated_as_in_a_first_step)
     training_close(&first), training_close(&later);
 }
 
+/* Losses of 30 steps, during which they fall from 5.6 to about 3. */
 TEST(eight_bit_moments_train_as_float32_moments)
 {
     struct training plain, quantized;
