@@ -9,9 +9,9 @@ and saves by dist_checkpointing; it then loads each checkpoint into one rank. We
 `llamero convert` must be the same bits, and logits of the converted folder close to Megatron's. Moments in
 buckets (dp_reshardable), which one rank cannot load, must be those of the optimizers that saved. Not
 Megatron's: torch.cuda's functions that the optimizer calls are replaced by the CPU's, and the args
-that training saves are an argparse.Namespace written here. The case torch is also saved rank by rank, as by
---ckpt-format torch, and converted from that. fixture: write the folder that the tests read,
-of the case tied, whose folder is small.
+that training saves are an argparse.Namespace written here. The cases torch, torch_2x2x2 and torch_stages
+are also saved rank by rank, as by --ckpt-format torch, and converted from that. fixture: write the folder
+that the tests read, of the case tied, whose folder is small.
 """
 import argparse
 import contextlib
