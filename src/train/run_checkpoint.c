@@ -110,7 +110,7 @@ enum status run_checkpoint_save_now(struct training_run *r)
     return STATUS_OK;
 }
 
-/* Torch checkpoints have no usable data position, so the data restart from the first row. */
+/* torchtitan's checkpoints have no data position that is read: data starts from the first row. */
 static enum status resume_data(struct training_run *r, const struct start *from,
                                const struct json *cursor)
 {
