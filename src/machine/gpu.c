@@ -23,14 +23,19 @@
 
 const char *const gpu_backend = LLAMERO_GPU_NAME;
 
+static void request(const char *variable, int queues)
+{
+    char count[16];
+    snprintf(count, sizeof count, "%d", queues);
+    setenv(variable, count, 0);
+}
+
 /* CUDA maps streams to 8 hardware queues by default, HIP those of one priority to 4.  With more
  * streams one can wait behind another, which may wait for a rank (comm/nccl). */
 void gpu_machine_request_queues(void)
 {
-    char count[16];
-    snprintf(count, sizeof count, "%d", NCCL_HARDWARE_QUEUES);
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", count, 0);
-    setenv("GPU_MAX_HW_QUEUES", count, 0);
+    request("CUDA_DEVICE_MAX_CONNECTIONS", NCCL_HARDWARE_QUEUES);
+    request("GPU_MAX_HW_QUEUES", RCCL_HARDWARE_QUEUES);
 }
 
 static enum status count_devices(int *count)

@@ -12,7 +12,7 @@
 
 extern const char *const gpu_backend; /* "cuda" or "hip"; NULL: built without */
 
-/* Sets the variables that make the driver open up to 32 hardware queues, unless the user has set
+/* Sets the variables that make CUDA open up to 32 hardware queues, HIP 48, unless the user has set
  * them.  Call it before MPI opens, which may start the driver. */
 void gpu_machine_request_queues(void);
 /* Number of GPUs visible to this process; 0 if the driver is missing, or too old. */

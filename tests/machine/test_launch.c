@@ -35,7 +35,7 @@ TEST(launch_requests_hardware_queues_unless_the_user_has)
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "7", 1);
     CHECK_STATUS(OK, launch_open(&world));
     launch_close(&world, STATUS_OK);
-    CHECK(!strcmp(getenv("GPU_MAX_HW_QUEUES"), "32"));
+    CHECK(!strcmp(getenv("GPU_MAX_HW_QUEUES"), "48"));
     CHECK(!strcmp(getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "7"));
     unsetenv("CUDA_DEVICE_MAX_CONNECTIONS"), unsetenv("GPU_MAX_HW_QUEUES");
 }

@@ -66,8 +66,17 @@ struct layout_streams {
     int degree[AXIS_COUNT];
     bool tied;
     int kv_heads, chunks;
-    int most; /* streams of any rank, those of the library among them */
+    int groups, peers; /* of the rank that has most: with a stream of their own, and without */
 };
+
+static enum status check_most_streams(const struct comm *world, const struct nccl *nccl,
+                                      const struct layout_streams *l, int each)
+{
+    int64_t most = nccl_num_streams(nccl, each);
+    TRY(comm_all_reduce_int64(world, REDUCE_MAX, &most, 1));
+    RANK_CHECK(most == 4 + (1 + each) * l->groups + each * l->peers);
+    return STATUS_OK;
+}
 
 /* Opens what a run does. */
 static enum status count_in_groups(const struct layout_streams *l, const struct groups *g,
@@ -79,13 +88,13 @@ static enum status count_in_groups(const struct layout_streams *l, const struct 
     struct comm kv_head_peers, embedding_peers;
     TRY(replicas_split_groups(&g->of[GROUP_tp], pp, &shape, &kv_head_peers, &embedding_peers));
     TRY(pipeline_declare_p2p(&p));
-    int64_t streams = nccl_num_streams(nccl), most = streams;
+    int64_t streams = nccl_num_streams(nccl, nccl_library_streams);
     TRY(comm_all_reduce_int64(world, REDUCE_SUM, &streams, 1));
-    TRY(comm_all_reduce_int64(world, REDUCE_MAX, &most, 1));
+    TRY(check_most_streams(world, nccl, l, NCCL_STREAMS));
+    TRY(check_most_streams(world, nccl, l, RCCL_STREAMS));
     struct stub_counts now = stub_counts();
     TRY(comm_all_reduce_int64(world, REDUCE_SUM, (int64_t[]){0}, 1)); /* nobody closes before */
-    RANK_CHECK(most == l->most);
-    RANK_CHECK(streams == 4 * world->size + now.streams + 2 * now.comms);
+    RANK_CHECK(streams == 4 * world->size + now.streams + NCCL_STREAMS * now.comms);
     comm_release(&embedding_peers), comm_release(&kv_head_peers);
     return STATUS_OK;
 }
@@ -110,17 +119,20 @@ static enum status count_on_rank(const struct comm *world, void *layout)
     return STATUS_OK;
 }
 
-/* Four of the queue; three of each group that makes collectives or shifts, and of each channel;
- * two of each group split from another. */
-TEST(a_rank_has_at_most_32_streams_whatever_the_layout)
+/* Four of the queue, and those of NCCL or RCCL for each communicator.  A group that makes
+ * collectives or shifts, and each channel, has one of its own, too; those split from another have
+ * not. */
+TEST(a_rank_has_at_most_32_streams_with_rccl_42_whatever_the_layout)
 {
     struct layout_streams layouts[] = {
-        {{2, 1, 1, 1, 2}, true, 8, 2, 4 + 3 * (1 + 4) + 2}, /* pp 2, tp 2, tied */
-        {{1, 1, 1, 1, 4}, false, 2, 1, 4 + 3 + 2},          /* ranks share key/value heads */
-        {{1, 1, 2, 2, 1}, false, 8, 1, 4 + 3 * 2},          /* shard and cp */
-        {{3, 1, 1, 2, 1}, false, 8, 1, 4 + 3 * (2 + 4)},    /* the middle stage of pp, shard, cp */
-        {{2, 2, 2, 2, 2}, true, 1, 2, 32},
+        {{2, 1, 1, 1, 2}, true, 8, 2, 1 + 4, 1},  /* pp 2, tp 2, tied */
+        {{1, 1, 1, 1, 4}, false, 2, 1, 1, 1},     /* ranks share key/value heads */
+        {{1, 1, 2, 2, 1}, false, 8, 1, 2, 0},     /* shard and cp */
+        {{3, 1, 1, 2, 1}, false, 8, 1, 2 + 4, 0}, /* the middle stage of pp, shard, cp */
+        {{2, 2, 2, 2, 2}, true, 1, 2, 4 + 4, 2},
     };
+    CHECK(4 + 8 * (1 + NCCL_STREAMS) + 2 * NCCL_STREAMS <= NCCL_HARDWARE_QUEUES);
+    CHECK(4 + 8 * (1 + RCCL_STREAMS) + 2 * RCCL_STREAMS <= RCCL_HARDWARE_QUEUES);
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         int ranks = 1;
         for (enum axis a = 0; a < AXIS_COUNT; a++) ranks *= layouts[i].degree[a];

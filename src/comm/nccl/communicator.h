@@ -1,7 +1,7 @@
 /* communicator.h (comm/nccl) -- a communicator of NCCL or RCCL, and the side stream it works on.
  *
- * Streams  The library opens COMMUNICATOR_STREAMS more (commAlloc in its init.cc): one waits for
- *          the end of each transfer, the other has work while connections are made.
+ * Streams  The library opens nccl_library_streams more (commAlloc in its init.cc): one waits for
+ *          the end of each transfer, the others have work while connections are made.
  * Ranks    Opening is collective.  Communicators share no resources, as those of ncclCommSplit with
  *          splitShare would: work on one never waits for work on another.
  * Errors   COMM: the library reports an error; the message has its text.  DEVICE: see
@@ -15,7 +15,7 @@
 
 #include <stdbool.h>
 
-enum { COMMUNICATOR_ID_BYTES = 128, COMMUNICATOR_STREAMS = 2 };
+enum { COMMUNICATOR_ID_BYTES = 128 };
 
 struct communicator {
     int max_blocks;   /* multiprocessors of one transfer; 0: the library's default */

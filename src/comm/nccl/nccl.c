@@ -270,29 +270,29 @@ static void release(struct comm *c)
     free(g);
 }
 
-int nccl_num_streams(const struct nccl *n)
+int nccl_num_streams(const struct nccl *n, int each)
 {
     enum { OF_QUEUE = STREAM_COUNT + 1 }; /* and the default stream, which zeroes allocations */
-    return OF_QUEUE + n->num_side_streams + COMMUNICATOR_STREAMS * n->num_communicators;
+    return OF_QUEUE + n->num_side_streams + each * n->num_communicators;
 }
 
 /* Whether all streams will have hardware queues of their own when these are open, too. */
 static enum status check_queues(const struct nccl *n, int channels, int more_streams)
 {
     const char *set = getenv(nccl_queues_variable);
-    long queues = set ? strtol(set, NULL, 10) : NCCL_HARDWARE_QUEUES;
-    int streams = nccl_num_streams(n) + more_streams;
-    if (queues > NCCL_HARDWARE_QUEUES) queues = NCCL_HARDWARE_QUEUES;
+    long queues = set ? strtol(set, NULL, 10) : nccl_max_queues;
+    int streams = nccl_num_streams(n, nccl_library_streams) + more_streams;
+    if (queues > nccl_max_queues) queues = nccl_max_queues;
     if (!(n->num_channels + channels) || streams <= queues) return STATUS_OK;
-    if (queues < NCCL_HARDWARE_QUEUES)
+    if (queues < nccl_max_queues)
         FAIL(CONFIG,
              "%s=%s: this rank of a pipeline uses %d streams, and could hang where two share a "
              "hardware queue: unset it, or set it to %d",
-             nccl_queues_variable, set, streams, NCCL_HARDWARE_QUEUES);
+             nccl_queues_variable, set, streams, nccl_max_queues);
     FAIL(UNSUPPORTED,
          "this rank of a pipeline uses %d streams, more than the %d hardware queues of a GPU, and "
          "could hang where two share one: set device.comm = \"staged\"",
-         streams, NCCL_HARDWARE_QUEUES);
+         streams, nccl_max_queues);
 }
 
 /* Rank 0 speaks for all pipelines, which are alike. */
@@ -300,7 +300,7 @@ static enum status warn_of_queues(const struct nccl_group *g)
 {
     struct text warning = {0};
     if (!nccl_gpu_queues) return STATUS_OK;
-    int64_t streams = nccl_num_streams(g->n);
+    int64_t streams = nccl_num_streams(g->n, RCCL_STREAMS);
     TRY(comm_all_reduce_int64(&g->host, REDUCE_MAX, &streams, 1));
     nccl_warn_of_amd_queues((int)streams, &warning);
     if (warning.len && log_rank() <= 0) log_line(LOG_WARN, "%s", warning.data);
@@ -315,7 +315,7 @@ static enum status declare_p2p(const struct comm *c, const struct p2p_message *s
     struct p2p_channel *old = g->channels;
     struct p2p_messages messages = {sends, receives, num_sends, num_receives};
     int missing = p2p_channel_count_missing(old, &messages);
-    TRY(comm_agree(&g->host, check_queues(g->n, missing, missing * (1 + COMMUNICATOR_STREAMS))));
+    TRY(comm_agree(&g->host, check_queues(g->n, missing, missing * (1 + nccl_library_streams))));
     TRY(watchdog_enter(g->n->watchdog, &g->communicator, "opening channels"));
     enum status st = p2p_channel_open(&g->channels, &g->host, g->name, g->n->queue, &messages);
     st = watchdog_leave(g->n->watchdog, st);
@@ -345,7 +345,7 @@ static enum status open_communicator(struct nccl_group *g)
                                      .first = shifts ? TRANSFER_shift : TRANSFER_broadcast};
     struct communicator_opening opening = {.inits = &init, .count = 1, .queue = g->n->queue};
     if (c->size == 1 || g->use == COMM_ONLY_MESSAGES) return STATUS_OK;
-    enum status st = check_queues(g->n, 0, COMMUNICATOR_STREAMS + !g->communicator.is_on_queue);
+    enum status st = check_queues(g->n, 0, nccl_library_streams + !g->communicator.is_on_queue);
     if (!st && c->rank == 0) st = communicator_id(init.id);
     if (!st) st = communicator_prepare(&opening);
     TRY_OUT(comm_agree(c, st));

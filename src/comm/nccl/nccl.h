@@ -40,9 +40,10 @@ enum status nccl_load(void);
 /* Hardware queues that a rank requests, and the driver's variable for their number, which it reads
  * when it starts.  Streams that share one wait for each other in the order in which the host gave
  * them work.  CUDA has at most 32, and does not document which streams share one; the first 32, we
- * assume, do not.  HIP gives each stream a queue of its own until that many exist of its priority
- * (acquireQueue in clr's rocdevice.cpp).  It has 4 by default: then RCCL's streams, which wait for
- * the end of each transfer, may share the queue of kernels, and nothing overlaps.
+ * assume, do not.  HIP gives each stream a queue of its own until that many exist of its priority,
+ * or, since July 2026, of all priorities (acquireQueue in clr's rocdevice.cpp), and has no maximum.
+ * Its default is 4: then RCCL's streams, which wait for the end of each transfer, may share the
+ * queue of kernels, and nothing overlaps.
  *
  * Without channels sharing cannot hang.  All ranks run the same step, so there is one order of all
  * transfers, shifts included, in which each rank starts its own.  What a rank gives its streams
@@ -52,19 +53,29 @@ enum status nccl_load(void);
  * Stages of a pipeline have no such order: a receive that is posted early waits for a rank that may
  * need this rank's result first.  There each stream needs a hardware queue of its own, or the run
  * is refused: CONFIG if the user has set the variable to fewer queues than the rank has streams,
- * UNSUPPORTED if those are more than 32.  A rank has at most 32 (nccl_num_streams): the queue's,
- * two for copies, and the default stream, which zeroes device allocations; three each for the
- * groups replicate, shard, cp and tp and for four channels, whatever the schedule: their own and
- * those of the library (communicator.h); and the library's two each for the ranks with the same
- * key/value heads and for those with the same embedding.  NCCL since 2.26 opens one more, which is
- * not counted: it has no work unless NCCL_LAUNCH_ORDER_IMPLICIT is set (strongstream.cc).
+ * UNSUPPORTED if those are more than nccl_max_queues.  A rank has at most 32, with RCCL 42
+ * (nccl_num_streams): the queue's, two for copies, and the default stream, which zeroes device
+ * allocations; their own and those of the library, NCCL_STREAMS or RCCL_STREAMS, for the groups
+ * replicate, shard, cp and tp and for four channels, whatever the schedule; and those of the
+ * library for the ranks with the same key/value heads and for those with the same embedding.  NCCL
+ * since 2.26 opens one more, which is not counted: it has no work unless NCCL_LAUNCH_ORDER_IMPLICIT
+ * is set (strongstream.cc).
+ *
+ * RCCL's third stream of a communicator (sideStream in its comm.h) allocates memory.  Since
+ * November 2025 there is one of a process (github.com/ROCm/rccl/pull/2063), since August 2026 only
+ * while communicators open and connect (github.com/ROCm/rocm-systems/pull/10092).  The version does
+ * not tell, so every RCCL counts as having it.
  *
  * An AMD GPU runs AMD_GPU_QUEUES queues at once, busy or idle, and time-slices more of them, for
  * milliseconds each (rocm.docs.amd.com/en/develop/conceptual/oversubscription.html).  That cannot
  * hang, but is slow: rank 0 warns.  AMD_OTHER_QUEUES are the stream above that RCCL opens, too, and
  * HIP's own for copies (xferQueue in rocdevice.cpp). */
-enum { NCCL_HARDWARE_QUEUES = 32, AMD_GPU_QUEUES = 24, AMD_OTHER_QUEUES = 2 };
+enum { NCCL_HARDWARE_QUEUES = 32, RCCL_HARDWARE_QUEUES = 48 };
+enum { NCCL_STREAMS = 2, RCCL_STREAMS = 3 };
+enum { AMD_GPU_QUEUES = 24, AMD_OTHER_QUEUES = 2 };
+/* Of this program's library. */
 extern const char nccl_queues_variable[];
+extern const int nccl_max_queues, nccl_library_streams;
 extern const int nccl_gpu_queues; /* that a GPU of this program runs at once; 0: no such limit */
 /* Appends a warning if `streams` of a rank and AMD_OTHER_QUEUES exceed AMD_GPU_QUEUES. */
 void nccl_warn_of_amd_queues(int streams, struct text *out);
@@ -96,8 +107,8 @@ enum status nccl_wrap(struct comm *c, struct nccl *n, const char *name, enum com
  * enqueue.cc).  So the limit grows with the group: in groups of up to 8 ranks a message has
  * four channels. */
 int nccl_shift_blocks(int size);
-/* Streams that this rank has now, those of the library among them. */
-int nccl_num_streams(const struct nccl *n);
+/* Streams that this rank has now if the library opens `each` for a communicator. */
+int nccl_num_streams(const struct nccl *n, int each);
 
 /* The first two ranks that share a device; -1, -1: each rank has its own.  Collective over a group
  * that carries host memory. */

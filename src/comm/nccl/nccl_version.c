@@ -13,9 +13,11 @@ enum { MIN_MAJOR = 2, MIN_MINOR = 22 };
 #if defined(GPU_HIP)
 const char nccl_queues_variable[] = "GPU_MAX_HW_QUEUES";
 const int nccl_gpu_queues = AMD_GPU_QUEUES;
+const int nccl_max_queues = RCCL_HARDWARE_QUEUES, nccl_library_streams = RCCL_STREAMS;
 #else
 const char nccl_queues_variable[] = "CUDA_DEVICE_MAX_CONNECTIONS";
 const int nccl_gpu_queues = 0;
+const int nccl_max_queues = NCCL_HARDWARE_QUEUES, nccl_library_streams = NCCL_STREAMS;
 #endif
 
 void nccl_warn_of_amd_queues(int streams, struct text *out)
@@ -23,9 +25,10 @@ void nccl_warn_of_amd_queues(int streams, struct text *out)
     if (streams + AMD_OTHER_QUEUES <= AMD_GPU_QUEUES) return;
     text_addf(
         out,
-        "a rank of this pipeline opens %d hardware queues, and an AMD GPU runs %d: it time-slices "
-        "them, which is slow (the kernel logs \"Runlist is getting oversubscribed\"). Remove one "
-        "of HSDP replicas, FSDP, context or tensor parallelism from this pipeline run",
+        "a rank of this pipeline opens up to %d hardware queues, and an AMD GPU runs %d: it may "
+        "time-slice them, which is slow. If the kernel logs \"Runlist is getting oversubscribed\", "
+        "remove one of HSDP replicas, FSDP, context or tensor parallelism from this pipeline run, "
+        "or install a ROCm of 2026, whose RCCL opens fewer",
         streams + AMD_OTHER_QUEUES, AMD_GPU_QUEUES);
 }
 

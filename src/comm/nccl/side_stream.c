@@ -8,7 +8,8 @@ static int device_of(const struct queue *queue)
     return ((const struct gpu_queue *)queue)->device;
 }
 
-/* High priority: a transfer needs little of the device, and much waits for it. */
+/* High priority: a transfer needs little of the device, and much waits for it.  On AMD GPUs it may
+ * have no effect (docs/gpu-amd.md). */
 static enum status create_stream(void **out)
 {
     int least, most;

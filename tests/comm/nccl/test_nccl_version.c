@@ -65,9 +65,10 @@ TEST(nccl_sums_without_nvlink_sharp_unless_the_user_wants_it)
 TEST(nccl_warns_of_more_queues_than_an_amd_gpu_runs)
 {
     struct text warning = {0};
-    nccl_warn_of_amd_queues(22, &warning); /* pipeline, FSDP and TP */
+    enum { OF_QUEUE = 4, CHANNELS = 4, EACH = 1 + RCCL_STREAMS };
+    nccl_warn_of_amd_queues(OF_QUEUE + CHANNELS * EACH, &warning);
     CHECK(!warning.len);
-    nccl_warn_of_amd_queues(25, &warning); /* and HSDP */
-    CHECK(strstr(warning.data, "opens 27 hardware queues, and an AMD GPU runs 24"));
+    nccl_warn_of_amd_queues(OF_QUEUE + (CHANNELS + 1) * EACH, &warning); /* and FSDP */
+    CHECK(strstr(warning.data, "opens up to 26 hardware queues, and an AMD GPU runs 24"));
     text_release(&warning);
 }
