@@ -46,7 +46,7 @@ HIPCC     ?= $(firstword $(wildcard $(addsuffix /bin/hipcc,$(HIP_DIRS))) hipcc)
 ifeq ($(call compiler,$(HIPCC)),)
 $(error HIP=1 requires hipcc on PATH, or HIP=folder of ROCm; see docs/install.md)
 endif
-# As the path names it (/opt/rocm) if ROCm is there; the compiler may be a link into its folder.
+# As the path names it (/opt/rocm), or, where the compiler is a link, the folder of its target.
 HIP_DIRS  += $(if $(filter-out 1,$(HIP)),,\
                  $(dir $(call compiler,$(HIPCC))).. $(call home,$(HIPCC)))
 HIP_HOME  := $(firstword $(foreach dir,$(HIP_DIRS),\
@@ -66,7 +66,7 @@ endif
 GPU_FLAGS := -DGPU_HIP -D__HIP_PLATFORM_AMD__ $(HIP_DIR:%=-isystem %/include) \
     -DGPU_ARCH='"$(strip $(HIP_ARCH))"'
 GPU_LIBS   = $(HIP_DIR:%=-L%/lib) -lamdhip64
-# The folder of this version first; /opt/rocm is there after an update, too.
+# The folder of this version first; /opt/rocm still exists after an update.
 GPU_PATHS  = $(realpath $(HIP_DIR:%=%/lib)) \
     $(filter-out $(realpath $(HIP_DIR:%=%/lib)),$(HIP_DIR:%=%/lib))
 GPU_CC     = $(HIPCC) -x hip -std=c++17 -O3 $(HIP_ARCH) -Wall -fPIE -DGPU_HIP
