@@ -34,8 +34,8 @@ struct launch_gpus {
 };
 
 /* Starts `size` ranks on this host, which need no MPI; as launcher_run, but a single rank is this
- * process.  Several are bound to the NUMA nodes of their GPUs, one each; if one is unknown or has too
- * few usable cores, or `gpus` is NULL, to their parts of the nodes (core_split.h).  CONFIG: a
+ * process.  Several are bound to the NUMA nodes of their GPUs, one each; if one is unknown or has
+ * too few usable cores, or `gpus` is NULL, to their parts of the nodes (core_split.h).  CONFIG: a
  * launcher has started this process as one of several ranks. */
 enum status launch_ranks(int size, const struct launch_gpus *gpus, bool *is_rank);
 

@@ -14,7 +14,8 @@ enum {
      * front end does before 9.18.0) and everything on 12.x, where it always excludes a
      * deterministic backward. */
     MIN_VERSION_BLACKWELL = 91801,
-    /* cuDNN's front end excludes a packed log-sum-exp on 8.x and 12.x, although engines accept it. */
+    /* cuDNN's front end excludes a packed log-sum-exp on 8.x and 12.x, although engines accept
+     * it. */
     MIN_CAPABILITY_VARLEN = 90,
     END_CAPABILITY_VARLEN = 120,
     /* Caps the number of sequences of a varlen plan, because empty ones cost time. */
