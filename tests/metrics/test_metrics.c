@@ -270,7 +270,7 @@ TEST(metrics_of_a_full_disk_are_written_late)
 
 static void lose_lines(const struct metrics_config *c)
 {
-    enum { STEPS = 5000 }; /* more than fit in memory */
+    enum { STEPS = 9000 }; /* more than fit in memory */
     const char *folder = test_folder(), *log = test_path(folder, "log.txt"), *at;
     struct text said = {0};
     struct metrics *m = start(folder, c, 0);
@@ -284,9 +284,9 @@ static void lose_lines(const struct metrics_config *c)
     CHECK_STATUS(OK, log_open(NULL));
     CHECK_STATUS(OK, file_read(log, 1 << 20, &said));
     CHECK(strstr(said.data, "metrics.jsonl: written again; "));
-    char *lines = lines_of(folder), *gap = strstr(lines, "{\"step\":5000,\"gap\":");
-    CHECK(gap && strstr(gap, "{\"step\":5001,\"loss\":"));
-    int count = 0, lost = atoi(gap + strlen("{\"step\":5000,\"gap\":"));
+    char *lines = lines_of(folder), *gap = strstr(lines, "{\"step\":9000,\"gap\":");
+    CHECK(gap && strstr(gap, "{\"step\":9001,\"loss\":"));
+    int count = 0, lost = atoi(gap + strlen("{\"step\":9000,\"gap\":"));
     for (at = lines; (at = strstr(at, "\"loss\":")); at++) count++;
     CHECK(lost > 100 && count + lost == STEPS + 1);
     free(lines);
