@@ -40,8 +40,8 @@ void cudnn_attention_close(struct cudnn_attention *c);
 void cudnn_attention_limit(struct cudnn_attention *c, size_t max_bytes);
 /* Compares its results for heads of head_size elements with those of our own kernels
  * (attention_check.h), in about a second; for heads of 64 elements if cuDNN has no forward plan for
- * that size, or it is 0.  UNSUPPORTED: cuDNN compiles no graph, for example because it does not find
- * NVRTC, or the results differ. */
+ * that size, or it is 0.  UNSUPPORTED: cuDNN compiles no graph, for example because it does not
+ * find NVRTC, or the results differ. */
 enum status cudnn_attention_check(struct cudnn_attention *c, int head_size, struct queue *queue);
 /* The first time compares attention with these masks, too, if cuDNN has them for this device; if
  * that fails, logs a warning and leaves it to our own kernels from then on.
