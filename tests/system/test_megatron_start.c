@@ -30,7 +30,7 @@ static struct place place(void)
     rig_tokens(p.folder, "t", lengths, DOCUMENTS, 0);
     const char *bin = test_path(p.folder, "t.bin");
     CHECK_STATUS(OK, file_read(bin, 1 << 20, &t));
-    for (size_t i = 0; i < t.len; i++) t.data[i] = i % 4 ? 0 : (char)(t.data[i] * 7 % 61 & 63);
+    for (size_t i = 0; i < t.len; i++) t.data[i] = (char)(i % 4 ? 0 : t.data[i] * 7 % 61 & 63);
     CHECK_STATUS(OK, file_write(bin, t.data, t.len));
     text_clear(&t);
     text_addf(&t,
