@@ -59,7 +59,7 @@ TEST(a_saved_state_is_filled_in_again_and_saved_only_once)
     CHECK(r.trainer.steps_done == 2 && r.saved_step == 2 && r.trainer.optim.weights[5] == weight);
     CHECK(r.trainer.moments_begin == 0);
     const char *optimizer[] = {"optimizer"}, *schedule[] = {"lr_scheduler"};
-    struct option_list *excluded = &t.config.checkpoint.exclude_from_loading;
+    struct option_list *excluded = &t.config.checkpoint.exclude_from_loading, none = *excluded;
     *excluded = (struct option_list){optimizer, 1};
     CHECK_STATUS(OK, run_checkpoint_fill(&r));
     CHECK(r.trainer.steps_done == 2 && r.trainer.moments_begin == 2);
@@ -67,7 +67,7 @@ TEST(a_saved_state_is_filled_in_again_and_saved_only_once)
     r.trainer.steps_done = 0;
     CHECK_STATUS(OK, run_checkpoint_fill(&r));
     CHECK(r.trainer.steps_done == 0 && r.trainer.moments_begin == -2);
-    *excluded = (struct option_list){0};
+    *excluded = none;
     t.trainer = r.trainer;
     free(manifest), free(r.checkpoint_folder);
     text_release(&r.config_toml);
