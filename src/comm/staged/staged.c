@@ -104,7 +104,8 @@ static enum status copy_to_device(const struct staged_group *g, const struct tra
 
 /* A free record with a buffer of at least `bytes`: any free one, grown if necessary, or a new
  * one. */
-static enum status acquire(struct staged_group *g, size_t bytes, struct staged_transfer **out)
+static enum status acquire_transfer(struct staged_group *g, size_t bytes,
+                                    struct staged_transfer **out)
 {
     struct staged_transfer *best = NULL;
     for (struct staged_transfer *s = g->transfers; s; s = s->next)
@@ -137,7 +138,7 @@ static enum status start(const struct comm *c, struct transfer *t)
     const struct staged_range own = own_range(&g->wrapped, t);
     if (has_own_buffer(t)) bytes += own.bytes;
     arena_alloc(&sizes, bytes, 1), arena_alloc(&sizes, work, 1);
-    TRY(acquire(g, sizes.peak + 1, &s)); /* an empty transfer needs an address, too */
+    TRY(acquire_transfer(g, sizes.peak + 1, &s)); /* an empty transfer needs an address, too */
     char *host = arena_alloc(&s->memory, bytes, 1);
     TRY(copy_to_host(g, t, host));
     s->inner = *t;
