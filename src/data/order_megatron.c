@@ -120,8 +120,7 @@ static enum status megatron_order_check_consumed(const struct order *o, uint64_t
         FAIL(CONFIG,
              "the checkpoint's run has read %llu samples, which do not end with a microbatch of "
              "%llu rows on each of %llu ranks: set data.sampler_rows and data.sampler_ranks to "
-             "those of "
-             "that run",
+             "those of that run",
              (unsigned long long)samples, (unsigned long long)c->rows,
              (unsigned long long)c->ranks);
     return STATUS_OK;

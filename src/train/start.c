@@ -66,36 +66,48 @@ static enum status read_config(const char *folder, struct config *config, bool *
     return st;
 }
 
-bool start_leaves_out(const char *folder, const struct config *c, const char *part)
+/* A bit for each part of a run's state that checkpoint.exclude_from_loading can name; 0: another
+ * name, of tensors. */
+static unsigned part_bit(const char *name)
+{
+    static const char *const parts[] = {"optimizer", "lr_scheduler", "dataloader"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!strcmp(name, parts[i])) return 1u << i;
+    return 0;
+}
+
+/* Bits of the parts that the run that saved the checkpoint was to leave out itself. */
+static unsigned parts_left_out(const char *folder)
 {
     struct config saved;
-    bool is_read, is_done = false;
-    if (!option_list_contains(&c->checkpoint.exclude_from_loading, part)) return false;
-    if (!read_config(folder, &saved, &is_read) && is_read) {
-        is_done = option_list_contains(&saved.checkpoint.exclude_from_loading, part);
-        config_release(&saved);
-    }
-    return !is_done;
+    bool is_read;
+    unsigned bits = 0;
+    if (read_config(folder, &saved, &is_read) || !is_read) return 0;
+    const struct option_list *excluded = &saved.checkpoint.exclude_from_loading;
+    for (size_t i = 0; i < excluded->count; i++) bits |= part_bit(excluded->items[i]);
+    config_release(&saved);
+    return bits;
+}
+
+bool start_leaves_out(const char *folder, const struct config *c, const char *part)
+{
+    return option_list_contains(&c->checkpoint.exclude_from_loading, part) &&
+           !(parts_left_out(folder) & part_bit(part));
 }
 
 /* checkpoint.exclude_from_loading, of a run's own checkpoint without the parts that it leaves out
  * no longer.  Collective. */
 static enum status list_excluded(struct start *s, const struct config *c, const struct comm *world)
 {
-    static const char *const parts[] = {"optimizer", "lr_scheduler", "dataloader"};
-    enum { PARTS = sizeof parts / sizeof *parts };
     const struct option_list *all = &c->checkpoint.exclude_from_loading;
-    bool is_done[PARTS] = {false};
+    unsigned done = 0;
     if (!all->count) return STATUS_OK;
-    for (size_t i = 0; i < PARTS && s->own && world->rank == 0; i++)
-        is_done[i] = !start_leaves_out(s->folder, c, parts[i]);
-    TRY(comm_broadcast_bytes(world, 0, is_done, sizeof is_done));
+    if (s->own && world->rank == 0) done = parts_left_out(s->folder);
+    TRY(comm_broadcast_bytes(world, 0, &done, sizeof done));
     s->excluded.items = heap(all->count * sizeof *all->items);
-    for (size_t i = 0; i < all->count; i++) {
-        bool drops = false;
-        for (size_t k = 0; k < PARTS; k++) drops |= is_done[k] && !strcmp(all->items[i], parts[k]);
-        if (!drops) s->excluded.items[s->excluded.count++] = all->items[i];
-    }
+    for (size_t i = 0; i < all->count; i++)
+        if (!(done & part_bit(all->items[i])))
+            s->excluded.items[s->excluded.count++] = all->items[i];
     return STATUS_OK;
 }
 
