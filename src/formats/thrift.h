@@ -34,5 +34,5 @@ struct thrift_field {
 enum { THRIFT_STRUCT = 12 };
 
 /* Reads a struct; `fields` ends with {0}.  DATA: it ends early, is nested too deeply, one of
- * `fields` has another type, or an ID does not have 16 bits. */
+ * `fields` has another type, or an ID does not fit in 16 bits. */
 enum status thrift_read(struct reader *r, const struct thrift_field *fields);
