@@ -137,7 +137,7 @@ static enum status unknown_flag(const struct arguments_spec *spec, const char *d
     for (const struct flag *f = spec->flags; f->name; f++) closest_offer(&c, f->name);
     if (has_flag(spec->flags, known)) c.name = known;
     if (c.name) FAIL(USAGE, "unknown flag %s%s; did you mean --%s?", dashes, name, c.name);
-    char *option = heap_string(name, strlen(name));
+    char *option = heap_strdup(name);
     for (char *at = option; *at; at++)
         if (*at == '-') *at = '_';
     bool is_key = takes_settings(spec) && closest_key_exact(option, key, sizeof key);

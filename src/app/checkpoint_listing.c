@@ -107,8 +107,8 @@ static enum status find_checkpoints(const char *path, struct checkpoint_list *ro
     TRY_OUT(file_require_folder(path));
     if (file_exists(manifest) || file_exists(state)) {
         rows->all = heap(sizeof *rows->all);
-        rows->all[rows->count++] = (struct listed_checkpoint){
-            .path = heap_string(path, strlen(path)), .named = -1, .step = -1};
+        rows->all[rows->count++] =
+            (struct listed_checkpoint){.path = heap_strdup(path), .named = -1, .step = -1};
         goto out;
     }
     const char *folder = file_is_dir(below) ? below : path;

@@ -23,8 +23,7 @@ static void add_value(void *context, const char *key, const char *value)
     struct values *v = context;
     if (!strcmp(key, "job.config_file")) return; /* the file itself */
     v->items = heap_grow(v->items, v->count + 1, sizeof *v->items);
-    v->items[v->count++] =
-        (struct item){heap_string(key, strlen(key)), heap_string(value, strlen(value))};
+    v->items[v->count++] = (struct item){heap_strdup(key), heap_strdup(value)};
 }
 
 /* A folder stands for its config.toml. */

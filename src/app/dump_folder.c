@@ -19,7 +19,7 @@
 /* The path, or the closest folder above it that exists, and what that is; heap. */
 static char *find_existing(const char *path, enum file_kind *kind)
 {
-    char *at = heap_string(path, strlen(path)), *slash;
+    char *at = heap_strdup(path), *slash;
     for (; file_find(at, kind) || *kind == FILE_ABSENT; *slash = 0) {
         slash = strrchr(at, '/');
         if (slash && slash != at) continue;

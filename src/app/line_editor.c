@@ -197,7 +197,7 @@ void line_editor_next(struct line_editor *e)
             memmove(e->earlier, e->earlier + 1, (LINE_EDITOR_LINES - 1) * sizeof *e->earlier);
             e->num_earlier--;
         }
-        e->earlier[e->num_earlier++] = heap_string(line, strlen(line));
+        e->earlier[e->num_earlier++] = heap_strdup(line);
     }
     e->shown = e->num_earlier;
     set_line(e, "");

@@ -78,7 +78,7 @@ static char *folder_name(const char *word)
 static char *name_of(const struct arguments *a, int run, const char *key, bool validation)
 {
     if (a->num_words == 1) key = validation ? "validation" : key;
-    if (a->num_words == 1) return heap_string(key, strlen(key));
+    if (a->num_words == 1) return heap_strdup(key);
     struct text name = {0};
     char *mine = folder_name(a->words[run]);
     bool shared = false;

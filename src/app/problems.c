@@ -15,7 +15,7 @@ enum status problems_add(struct problems *p, enum status s)
         if (!strcmp(p->messages[i], message)) return s;
     status_save(&p->first, s);
     p->messages = heap_grow(p->messages, p->count + 1, sizeof *p->messages);
-    p->messages[p->count++] = heap_string(message, strlen(message));
+    p->messages[p->count++] = heap_strdup(message);
     return s;
 }
 

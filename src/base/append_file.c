@@ -13,13 +13,13 @@ enum status append_file_open(struct append_file *f, const char *path, int flags)
     *f = (struct append_file){.fd = -1};
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | flags, 0666);
     if (fd < 0) FAIL(IO, "%s: %s", path, strerror(errno));
-    f->fd = fd, f->path = heap_string(path, strlen(path));
+    f->fd = fd, f->path = heap_strdup(path);
     return STATUS_OK;
 }
 
 void append_file_init(struct append_file *f, const char *path)
 {
-    *f = (struct append_file){.fd = -1, .path = heap_string(path, strlen(path))};
+    *f = (struct append_file){.fd = -1, .path = heap_strdup(path)};
 }
 
 void append_file_suspend(struct append_file *f)

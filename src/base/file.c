@@ -235,7 +235,7 @@ static enum status follow_links(const char *path, char **target)
     enum { MAX_LINKS = 40 }; /* as Linux */
     char to[PATH_MAX];
     ssize_t len = 0;
-    *target = heap_string(path, strlen(path));
+    *target = heap_strdup(path);
     for (int links = 0; (len = readlink(*target, to, sizeof to)) >= 0; links++) {
         if (links == MAX_LINKS || len == sizeof to) FAIL(IO, "%s: %s", path, strerror(ELOOP));
         char *folder = file_parent(*target);
@@ -305,7 +305,7 @@ enum status file_make_dirs(const char *path)
 {
     if (file_url_scheme(path)) FAIL(CONFIG, "%s: expected a local path, got a URL", path);
     enum status st = STATUS_OK;
-    char *part = heap_string(path, strlen(path));
+    char *part = heap_strdup(path);
     for (char *at = part + 1; part[0]; at++) {
         bool last = *at == 0;
         if (!last && *at != '/') continue;
@@ -361,7 +361,7 @@ static int by_bytes(const void *a, const void *b)
 static void append_path(struct file_list *l, const char *path)
 {
     l->paths = heap_grow(l->paths, l->count + 1, sizeof *l->paths);
-    l->paths[l->count++] = heap_string(path, strlen(path));
+    l->paths[l->count++] = heap_strdup(path);
 }
 
 /* Folders that a pattern does not match, or that are gone by now, are no errors. */

@@ -106,7 +106,7 @@ static struct file_guard *add_guard(const char *path, const struct stat *opened,
         all_guards = g;
     }
     pthread_mutex_unlock(&lock);
-    g->path = heap_string(path, strlen(path));
+    g->path = heap_strdup(path);
     g->opened = *opened;
     g->is_modified = false;
     g->failed_at = INTACT;

@@ -46,3 +46,5 @@ char *heap_string(const char *string, size_t len)
     memcpy(copy, string, len);
     return copy;
 }
+
+char *heap_strdup(const char *string) { return heap_string(string, strlen(string)); }

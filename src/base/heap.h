@@ -11,3 +11,4 @@
 void *heap(size_t bytes);                              /* zeroed */
 void *heap_grow(void *old, size_t count, size_t each); /* realloc to count * each, checked */
 char *heap_string(const char *string, size_t len);     /* a copy, with a NUL */
+char *heap_strdup(const char *string);

@@ -58,6 +58,19 @@ void text_add_utf8(struct text *t, uint32_t code)
     text_add(t, bytes, text_encode_utf8(code, bytes));
 }
 
+void text_encode_le(uint64_t value, int bytes, void *to)
+{
+    for (int i = 0; i < bytes; i++) ((unsigned char *)to)[i] = value >> (8 * i) & 255;
+}
+
+void text_add_le(struct text *t, uint64_t value, int bytes)
+{
+    text_reserve(t, (size_t)bytes);
+    text_encode_le(value, bytes, t->data + t->len);
+    t->len += (size_t)bytes;
+    t->data[t->len] = 0;
+}
+
 void text_add_escaped(struct text *t, const char *string)
 {
     enum { ESCAPE_BYTES = 4 };

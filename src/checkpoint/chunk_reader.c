@@ -93,8 +93,7 @@ bool chunk_reader_use(struct chunk_reader *r, const char *path, uint64_t bytes, 
     if (*file < m->count && r->has_checksums) r->is_used[*file] = true;
     if (*file < m->count || r->has_checksums) return *file < m->count;
     m->files = heap_grow(m->files, m->count + 1, sizeof *m->files);
-    m->files[m->count++] =
-        (struct manifest_entry){.name = heap_string(name, strlen(name)), .size = bytes};
+    m->files[m->count++] = (struct manifest_entry){.name = heap_strdup(name), .size = bytes};
     return true;
 }
 

@@ -19,7 +19,7 @@ static struct difference *add_difference(struct comparison *c, enum difference_k
 {
     c->all = heap_grow(c->all, c->count + 1, sizeof *c->all);
     struct difference *d = &c->all[c->count++];
-    *d = (struct difference){.kind = kind, .name = heap_string(name, strlen(name))};
+    *d = (struct difference){.kind = kind, .name = heap_strdup(name)};
     return d;
 }
 

@@ -83,8 +83,7 @@ static enum status open_source(struct conversion_source *o, const struct convers
 {
     const char *folder = c->from;
     char *config_folder = torch_files_folder(folder);
-    char *config = c->config ? heap_string(c->config, strlen(c->config))
-                             : file_join(config_folder, "config.json");
+    char *config = c->config ? heap_strdup(c->config) : file_join(config_folder, "config.json");
     bool native;
     enum status st = STATUS_OK;
     TRY_OUT(checkpoint_advise(folder, checkpoint_check_native(folder, &native)));

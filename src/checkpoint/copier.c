@@ -230,7 +230,7 @@ enum status copier_check_destination(const char *destination)
 enum status copier_open(struct copier **out, const struct copier_options *o)
 {
     struct copier *c = heap(sizeof *c);
-    *c = (struct copier){.folder = heap_string(o->folder, strlen(o->folder)),
+    *c = (struct copier){.folder = heap_strdup(o->folder),
                          .settings = o->settings,
                          .stop_timeout_s = o->stop_timeout_s,
                          .pending = -1,

@@ -183,7 +183,7 @@ enum status checkpoint_locate(const char *path, int64_t step, const struct comm 
         comm_agree(world, world->rank == 0 ? find_model(path, below, step, &location) : STATUS_OK));
     TRY_OUT(comm_broadcast_bytes(world, 0, &location, sizeof location));
     if (location == AT_PATH) {
-        *folder = heap_string(path, strlen(path));
+        *folder = heap_strdup(path);
         goto out;
     }
     if (location == IN_ITERATIONS) {

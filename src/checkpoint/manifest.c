@@ -27,7 +27,7 @@ static uint32_t chunk_seed(int64_t step, const char *name, uint64_t chunk)
 
 static enum status open_file(struct manifest_file *f, struct manifest *m, const char *name, int how)
 {
-    *f = (struct manifest_file){.manifest = m, .name = heap_string(name, strlen(name))};
+    *f = (struct manifest_file){.manifest = m, .name = heap_strdup(name)};
     f->path = file_join(m->folder, name);
     f->fd = open(f->path, O_WRONLY | O_CLOEXEC | how, 0666);
     if (f->fd < 0) FAIL(IO, "%s: %s", f->path, strerror(errno));
@@ -160,7 +160,7 @@ out:
 enum status manifest_add_existing(struct manifest *m, const char *name)
 {
     struct manifest_file f = {.manifest = m,
-                              .name = heap_string(name, strlen(name)),
+                              .name = heap_strdup(name),
                               .path = file_join(m->folder, name),
                               .fd = -1,
                               .crc = chunk_seed(m->step, name, 0)};
@@ -328,8 +328,7 @@ static enum status read_entries(struct manifest *m, const struct json *root, con
         if (name && (!json_is_string(own) || strcmp(json_string(own), name))) continue;
         TRY(check_size(m->folder, f, &size));
         struct manifest_entry *e = &m->files[m->count++];
-        *e = (struct manifest_entry){
-            .name = heap_string(json_string(own), strlen(json_string(own))), .size = size};
+        *e = (struct manifest_entry){.name = heap_strdup(json_string(own)), .size = size};
         TRY(read_checksums(m->folder, f, e));
     }
     if (name && !m->count) FAIL(DATA, "%s: the manifest does not list %s", m->folder, name);
@@ -494,7 +493,7 @@ enum status manifest_list(const char *folder, struct file_list *names)
     for (const struct json *f = json_first(json_get(root, "files")); f; f = json_next(f)) {
         const struct json *name = json_get(f, "name");
         if (!json_is_string(name) || !is_plain_name(json_string(name))) continue;
-        names->paths[names->count++] = heap_string(json_string(name), strlen(json_string(name)));
+        names->paths[names->count++] = heap_strdup(json_string(name));
     }
     json_free(root);
     return STATUS_OK;

@@ -69,7 +69,7 @@ static enum status open_copier(struct checkpointer *c, const struct checkpointer
 enum status checkpointer_open(struct checkpointer **out, const struct checkpointer_options *o)
 {
     struct checkpointer *c = heap(sizeof *c);
-    *c = (struct checkpointer){.folder = heap_string(o->folder, strlen(o->folder)),
+    *c = (struct checkpointer){.folder = heap_strdup(o->folder),
                                .keep_latest_k = o->keep_latest_k,
                                .async = o->async,
                                .staging = {.memory = o->staging}};

@@ -492,7 +492,7 @@ enum status config_load(struct config *c, const char *path, const char *const *s
     for (int i = 0; i < num_settings; i++)
         if (!config_find_array(settings[i])) TRY(set_argument(c, settings[i]));
     if (path) {
-        c->book->path = heap_string(path, strlen(path));
+        c->book->path = heap_strdup(path);
         c->job.config_file = c->book->path;
     }
     resolve_family(c);

@@ -9,8 +9,7 @@
 void refusals_add(struct refusals *r, const char *key, const char *what)
 {
     r->items = heap_grow(r->items, r->count + 1, sizeof *r->items);
-    r->items[r->count++] =
-        (struct refused_key){heap_string(key, strlen(key)), heap_string(what, strlen(what))};
+    r->items[r->count++] = (struct refused_key){heap_strdup(key), heap_strdup(what)};
 }
 
 void refusals_release(struct refusals *r)

@@ -26,7 +26,7 @@ enum status bad_records_add(struct bad_records *b, const struct bad_record *r)
              "number; the last one: %s, %s %llu: %s",
              BAD_RECORDS_LISTED, r->file, r->unit, (unsigned long long)r->at, r->reason);
     struct bad_record added = *r;
-    added.reason = heap_string(r->reason, strlen(r->reason));
+    added.reason = heap_strdup(r->reason);
     append(b, added);
     return STATUS_OK;
 }

@@ -14,7 +14,7 @@ enum { NANOSECONDS = 1000000000 };
 void file_versions_add(struct file_versions *v, const char *path)
 {
     v->files = heap_grow(v->files, v->count + 1, sizeof *v->files);
-    v->files[v->count++] = (struct file_version){.path = heap_string(path, strlen(path))};
+    v->files[v->count++] = (struct file_version){.path = heap_strdup(path)};
 }
 
 enum status file_versions_sample(struct file_version *f)

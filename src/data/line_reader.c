@@ -58,7 +58,7 @@ enum status line_reader_from_file(struct line_reader **out, FILE *file, const ch
 {
     struct line_reader *l = *out = heap(sizeof *l);
     l->file = file;
-    l->path = heap_string(path, strlen(path));
+    l->path = heap_strdup(path);
     l->input = heap(BUFFER_BYTES);
     l->in_frame = true; /* an empty file is truncated */
     l->max_line = MAX_LINE;

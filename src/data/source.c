@@ -55,8 +55,7 @@ static enum status open_file(struct source *s, const char *path)
     uint64_t size;
     s->files = heap_grow(s->files, s->num_files + 1, sizeof *s->files);
     struct source_file *f = &s->files[s->num_files++];
-    *f = (struct source_file){.path = heap_string(path, strlen(path)),
-                              .first_position = s->num_positions};
+    *f = (struct source_file){.path = heap_strdup(path), .first_position = s->num_positions};
     if (file_is_dir(path))
         FAIL(CONFIG, "%s: is a folder; name its files, for example %s/*.jsonl", path, path);
     TRY(detect_kind(path, &kind));

@@ -16,7 +16,7 @@ struct source_position *source_positions_add(struct source_positions *r, const c
 {
     r->items = heap_grow(r->items, r->count + 1, sizeof *r->items);
     struct source_position *s = &r->items[r->count++];
-    *s = (struct source_position){.label = heap_string(label, strlen(label)),
+    *s = (struct source_position){.label = heap_strdup(label),
                                   .content = -1,
                                   .ints = heap(streams * PARTITION_INTS * sizeof *s->ints)};
     return s;

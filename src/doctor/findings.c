@@ -46,7 +46,7 @@ void findings_fail(struct findings *f, const char *name, enum status st, const c
 {
     findings_add(f, name, "%s", status_message());
     f->items[f->count - 1].level = LEVEL_FAIL;
-    f->items[f->count - 1].advice = heap_string(advice, strlen(advice));
+    f->items[f->count - 1].advice = heap_strdup(advice);
     status_save(&f->first, st);
 }
 

@@ -286,7 +286,7 @@ enum status arrow_parse(struct arrow *a, const unsigned char *bytes, uint64_t si
 
 enum status arrow_open(struct arrow *a, const char *path, const char *column)
 {
-    *a = (struct arrow){.path = heap_string(path, strlen(path))};
+    *a = (struct arrow){.path = heap_strdup(path)};
     enum status st = STATUS_OK;
     TRY_OUT(file_map_open(&a->map, path));
     TRY_OUT(file_map_check_after(&a->map, arrow_parse(a, a->map.data, a->map.size, column)));

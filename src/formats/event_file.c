@@ -24,19 +24,7 @@ enum {
     RECORD_HEADER = 12, /* the length and its CRC */
 };
 
-static void store_le(char *at, uint64_t value, int bytes)
-{
-    for (int i = 0; i < bytes; i++) at[i] = (char)(value >> (8 * i) & 255);
-}
-
-static void add_le(struct text *t, uint64_t value, int bytes)
-{
-    char at[8];
-    store_le(at, value, bytes);
-    text_add(t, at, (size_t)bytes);
-}
-
-static void add_byte(struct text *t, int byte) { add_le(t, (uint64_t)byte, 1); }
+static void add_byte(struct text *t, int byte) { text_add_le(t, (uint64_t)byte, 1); }
 
 static uint32_t masked_crc(const void *bytes, size_t len)
 {
@@ -53,7 +41,7 @@ static size_t begin_record(struct text *t, double wall_s, int64_t step)
     size_t start = t->len;
     text_add(t, header, sizeof header);
     add_byte(t, EVENT_WALL_TIME);
-    add_le(t, bits, 8);
+    text_add_le(t, bits, 8);
     if (step) {
         add_byte(t, EVENT_STEP);
         protobuf_add_varint(t, (uint64_t)step);
@@ -65,9 +53,9 @@ static void end_record(struct text *t, size_t start)
 {
     char *header = t->data + start;
     size_t len = t->len - start - RECORD_HEADER;
-    store_le(header, len, 8);
-    store_le(header + 8, masked_crc(header, 8), 4);
-    add_le(t, masked_crc(header + RECORD_HEADER, len), 4);
+    text_encode_le(len, 8, header);
+    text_encode_le(masked_crc(header, 8), 4, header + 8);
+    text_add_le(t, masked_crc(header + RECORD_HEADER, len), 4);
 }
 
 void event_file_add_version(struct text *t, double wall_s)
@@ -116,7 +104,7 @@ void event_file_add_scalars(struct text *t, int64_t step, double wall_s,
         protobuf_add_varint(t, strlen(s[i].tag));
         text_adds(t, s[i].tag);
         add_byte(t, VALUE_SIMPLE);
-        add_le(t, bits, 4);
+        text_add_le(t, bits, 4);
     }
     end_record(t, start);
 }

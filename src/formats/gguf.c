@@ -6,23 +6,16 @@
 #include <math.h>
 #include <string.h>
 
-static void add_le(struct text *t, uint64_t value, int bytes)
-{
-    char little[8];
-    for (int i = 0; i < bytes; i++) little[i] = (char)(value >> (8 * i));
-    text_add(t, little, (size_t)bytes);
-}
-
 static void add_bytes(struct text *t, const char *bytes, size_t len)
 {
-    add_le(t, len, 8);
+    text_add_le(t, len, 8);
     text_add(t, bytes, len);
 }
 
 static void add_key(struct gguf_metadata *k, const char *key, enum gguf_value_type kind)
 {
     add_bytes(&k->bytes, key, strlen(key));
-    add_le(&k->bytes, kind, 4);
+    text_add_le(&k->bytes, kind, 4);
     k->count++;
 }
 
@@ -32,13 +25,16 @@ void gguf_metadata_release(struct gguf_metadata *k)
     *k = (struct gguf_metadata){0};
 }
 
-void gguf_add_item_u32(struct gguf_metadata *k, uint32_t value) { add_le(&k->bytes, value, 4); }
+void gguf_add_item_u32(struct gguf_metadata *k, uint32_t value)
+{
+    text_add_le(&k->bytes, value, 4);
+}
 
 void gguf_add_item_f32(struct gguf_metadata *k, float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    add_le(&k->bytes, bits, 4);
+    text_add_le(&k->bytes, bits, 4);
 }
 
 void gguf_add_item_string(struct gguf_metadata *k, const char *bytes, size_t len)
@@ -61,7 +57,7 @@ void gguf_add_f32(struct gguf_metadata *k, const char *key, double value)
 void gguf_add_bool(struct gguf_metadata *k, const char *key, bool value)
 {
     add_key(k, key, GGUF_VALUE_BOOL);
-    add_le(&k->bytes, value, 1);
+    text_add_le(&k->bytes, value, 1);
 }
 
 void gguf_add_string(struct gguf_metadata *k, const char *key, const char *value)
@@ -74,8 +70,8 @@ void gguf_begin_array(struct gguf_metadata *k, const char *key, enum gguf_value_
                       uint64_t count)
 {
     add_key(k, key, GGUF_VALUE_ARRAY);
-    add_le(&k->bytes, kind, 4);
-    add_le(&k->bytes, count, 8);
+    text_add_le(&k->bytes, kind, 4);
+    text_add_le(&k->bytes, count, 8);
 }
 
 uint64_t gguf_bytes(enum gguf_type type, uint64_t count)
@@ -95,24 +91,24 @@ void gguf_build_header(const struct gguf_metadata *k, struct gguf_tensor *tensor
     static const char zeros[GGUF_ALIGNMENT];
     *total = 0;
     text_adds(head, "GGUF");
-    add_le(head, 3, 4);
-    add_le(head, count, 8);
-    add_le(head, k->count, 8);
+    text_add_le(head, 3, 4);
+    text_add_le(head, count, 8);
+    text_add_le(head, k->count, 8);
     text_add(head, k->bytes.data, k->bytes.len);
     for (size_t i = 0; i < count; i++) {
         struct gguf_tensor *t = &tensors[i];
         uint64_t elements = 1;
         add_bytes(head, t->name, strlen(t->name));
-        add_le(head, (uint64_t)t->num_dims, 4);
+        text_add_le(head, (uint64_t)t->num_dims, 4);
         for (int d = 0; d < t->num_dims; d++) {
             elements *= t->dims[d];
-            add_le(head, t->dims[d], 8);
+            text_add_le(head, t->dims[d], 8);
         }
         t->offset = *total;
         t->bytes = gguf_bytes(t->type, elements);
         *total += t->bytes + gguf_padding(t->bytes);
-        add_le(head, t->type, 4);
-        add_le(head, t->offset, 8);
+        text_add_le(head, t->type, 4);
+        text_add_le(head, t->offset, 8);
     }
     text_add(head, zeros, gguf_padding(head->len));
 }

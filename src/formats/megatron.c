@@ -218,11 +218,10 @@ enum status megatron_read_document(const struct megatron *m, uint64_t d, uint64_
 
 void megatron_build_header(int dtype, uint64_t sequences, unsigned char head[MEGATRON_HEADER_BYTES])
 {
-    uint64_t values[] = {sequences, sequences + 1};
     memset(head, 0, MEGATRON_HEADER_BYTES);
     memcpy(head, magic, sizeof magic);
     head[9] = 1;
     head[17] = (unsigned char)dtype;
-    for (int v = 0; v < 2; v++)
-        for (int i = 0; i < 8; i++) head[18 + 8 * v + i] = (unsigned char)(values[v] >> (8 * i));
+    text_encode_le(sequences, 8, head + 18);
+    text_encode_le(sequences + 1, 8, head + 26);
 }

@@ -178,7 +178,7 @@ enum status npy_parse(struct npy *n, const unsigned char *bytes, uint64_t size)
 
 enum status npy_open(struct npy *n, const char *path)
 {
-    *n = (struct npy){.path = heap_string(path, strlen(path))};
+    *n = (struct npy){.path = heap_strdup(path)};
     enum status st = STATUS_OK;
     TRY_OUT(file_map_open(&n->map, path));
     TRY_OUT(file_map_check_after(&n->map, npy_parse(n, n->map.data, n->map.size)));

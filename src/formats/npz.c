@@ -12,18 +12,10 @@ static void add_header(struct text *npy, const char *shape)
     text_addf(&dictionary, "{'descr': '<i8', 'fortran_order': False, 'shape': (%s), }", shape);
     while ((NPY_PREFIX + dictionary.len + 1) % NPY_ALIGN) text_adds(&dictionary, " ");
     text_adds(&dictionary, "\n");
-    const unsigned char len[2] = {dictionary.len & 255, dictionary.len >> 8 & 255};
     text_add(npy, "\x93NUMPY\1\0", 8);
-    text_add(npy, len, 2);
+    text_add_le(npy, dictionary.len, 2);
     text_add(npy, dictionary.data, dictionary.len);
     text_release(&dictionary);
-}
-
-static void add_int64(struct text *npy, int64_t value)
-{
-    unsigned char bytes[8];
-    for (int i = 0; i < 8; i++) bytes[i] = (unsigned char)((uint64_t)value >> (8 * i) & 255);
-    text_add(npy, bytes, sizeof bytes);
 }
 
 static void add_entry(struct npz_writer *w, const char *name, const struct text *npy)
@@ -41,7 +33,7 @@ void npz_add_array(struct npz_writer *w, const char *name, const int32_t *values
     struct text npy = {0}, shape = {0};
     text_addf(&shape, "%zu,", count);
     add_header(&npy, shape.data);
-    for (size_t i = 0; i < count; i++) add_int64(&npy, values[i]);
+    for (size_t i = 0; i < count; i++) text_add_le(&npy, (uint64_t)values[i], 8);
     add_entry(w, name, &npy);
     text_release(&npy), text_release(&shape);
 }
@@ -50,7 +42,7 @@ void npz_add_scalar(struct npz_writer *w, const char *name, int64_t value)
 {
     struct text npy = {0};
     add_header(&npy, "");
-    add_int64(&npy, value);
+    text_add_le(&npy, (uint64_t)value, 8);
     add_entry(w, name, &npy);
     text_release(&npy);
 }

@@ -204,7 +204,7 @@ enum status parquet_parse(struct parquet *p, const unsigned char *bytes, uint64_
 
 enum status parquet_open(struct parquet *p, const char *path)
 {
-    *p = (struct parquet){.path = heap_string(path, strlen(path))};
+    *p = (struct parquet){.path = heap_strdup(path)};
     enum status st = STATUS_OK;
     TRY_OUT(file_map_open(&p->map, path));
     TRY_OUT(file_map_check_after(&p->map, parquet_parse(p, p->map.data, p->map.size)));

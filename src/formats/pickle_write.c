@@ -11,11 +11,6 @@ static void add_opcode(struct text *t, int opcode)
     text_add(t, &byte, 1);
 }
 
-static void add_le(struct text *t, uint64_t value, int bytes)
-{
-    for (int i = 0; i < bytes; i++) add_opcode(t, (int)(value >> (8 * i) & 255));
-}
-
 void pickle_write_proto(struct text *t) { text_add(t, "\x80\2", 2); }
 void pickle_write_stop(struct text *t) { add_opcode(t, PICKLE_OP_STOP); }
 void pickle_write_none(struct text *t) { add_opcode(t, PICKLE_OP_NONE); }
@@ -38,11 +33,11 @@ void pickle_write_persid(struct text *t) { add_opcode(t, PICKLE_OP_BINPERSID); }
 void pickle_write_int(struct text *t, int64_t value)
 {
     if (value >= 0 && value < 256) {
-        add_opcode(t, PICKLE_OP_BININT1), add_le(t, (uint64_t)value, 1);
+        add_opcode(t, PICKLE_OP_BININT1), text_add_le(t, (uint64_t)value, 1);
     } else if (value >= INT32_MIN && value <= INT32_MAX) {
-        add_opcode(t, PICKLE_OP_BININT), add_le(t, (uint64_t)value, 4);
+        add_opcode(t, PICKLE_OP_BININT), text_add_le(t, (uint64_t)value, 4);
     } else {
-        add_opcode(t, PICKLE_OP_LONG1), add_opcode(t, 8), add_le(t, (uint64_t)value, 8);
+        add_opcode(t, PICKLE_OP_LONG1), add_opcode(t, 8), text_add_le(t, (uint64_t)value, 8);
     }
 }
 
@@ -52,12 +47,12 @@ void pickle_write_float(struct text *t, double value)
     uint64_t bits;
     memcpy(&bits, &value, 8);
     add_opcode(t, PICKLE_OP_BINFLOAT);
-    add_le(t, __builtin_bswap64(bits), 8);
+    text_add_le(t, __builtin_bswap64(bits), 8);
 }
 
 void pickle_write_string(struct text *t, const char *text)
 {
-    add_opcode(t, PICKLE_OP_BINUNICODE), add_le(t, strlen(text), 4);
+    add_opcode(t, PICKLE_OP_BINUNICODE), text_add_le(t, strlen(text), 4);
     text_adds(t, text);
 }
 
@@ -67,7 +62,7 @@ void pickle_write_bytes(struct text *t, const void *bytes, size_t len)
     size_t high = 0;
     for (size_t i = 0; i < len; i++) high += at[i] >> 7;
     pickle_write_global(t, "_codecs", "encode"), pickle_write_mark(t);
-    add_opcode(t, PICKLE_OP_BINUNICODE), add_le(t, len + high, 4);
+    add_opcode(t, PICKLE_OP_BINUNICODE), text_add_le(t, len + high, 4);
     for (size_t i = 0; i < len; i++) {
         if (at[i] >> 7) add_opcode(t, 0xc0 | at[i] >> 6);
         add_opcode(t, at[i] >> 7 ? 0x80 | (at[i] & 0x3f) : at[i]);

@@ -74,7 +74,7 @@ enum status raw_tokens_parse(struct npy *n, const unsigned char *bytes, uint64_t
 
 enum status raw_tokens_open(struct npy *n, const char *path)
 {
-    *n = (struct npy){.path = heap_string(path, strlen(path))};
+    *n = (struct npy){.path = heap_strdup(path)};
     enum status st = STATUS_OK;
     TRY_OUT(file_map_open(&n->map, path));
     TRY_OUT(file_map_check_after(&n->map, raw_tokens_parse(n, n->map.data, n->map.size)));

@@ -59,7 +59,7 @@ static enum status read_tensor(const char *path, const struct json *v, struct sa
     const struct json *offsets = json_get(v, "data_offsets"), *first = json_first(offsets);
     int64_t begin, end;
     uint64_t bytes;
-    t->name = heap_string(json_key(v), strlen(json_key(v)));
+    t->name = heap_strdup(json_key(v));
     if (!json_is_object(v)) FAIL(DATA, "%s: tensor %s: expected an object", path, t->name);
     if (!json_is_string(dtype))
         FAIL(DATA, "%s: tensor %s: \"dtype\" must be a string", path, t->name);
@@ -184,7 +184,7 @@ static struct safetensors_tensor part_of(const struct safetensors_tensor *whole,
 {
     struct safetensors_tensor t = *whole;
     const uint64_t rows = whole->num_dims ? (uint64_t)whole->shape[0] : 0;
-    t.name = heap_string(part->name, strlen(part->name));
+    t.name = heap_strdup(part->name);
     if (!rows) return t;
     const uint64_t row_bytes = (whole->end - whole->begin) / rows;
     t.shape[0] = part->rows;
@@ -206,7 +206,7 @@ void safetensors_split(struct safetensors *s, size_t index, const struct safeten
 
 enum status safetensors_open(struct safetensors *s, const char *path)
 {
-    *s = (struct safetensors){.path = heap_string(path, strlen(path))};
+    *s = (struct safetensors){.path = heap_strdup(path)};
     enum status st = file_map_open(&s->map, path);
     if (!st) st = file_map_check_after(&s->map, safetensors_parse(s, s->map.data, s->map.size));
     if (st) safetensors_close(s);
@@ -381,8 +381,7 @@ void safetensors_build_header(struct safetensors_tensor *tensors, size_t count, 
     json_end_object(&w);
     json_finish(&w);
     while (header->len % 8) text_adds(header, " ");
-    uint64_t len = header->len - 8;
-    for (int i = 0; i < 8; i++) header->data[i] = (char)(len >> (8 * i) & 255);
+    text_encode_le(header->len - 8, 8, header->data);
 }
 
 void safetensors_from_f32(const float *x, size_t n, enum safetensors_dtype to, void *out)

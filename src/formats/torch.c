@@ -256,7 +256,7 @@ static enum status walk_value(struct tensor_walk *w, const struct pickle_value *
         w->capacity = w->capacity ? 2 * w->capacity : 64;
         t->all = heap_grow(t->all, w->capacity, sizeof *t->all);
     }
-    t->all[t->count] = (struct torch_tensor){.name = heap_string(name, strlen(name))};
+    t->all[t->count] = (struct torch_tensor){.name = heap_strdup(name)};
     t->count++;
     struct torch_tensor *tensor = &t->all[t->count - 1];
     TRY(is_tensor(v) ? read_tensor(w->archive, v, tensor) : read_reference(w->archive, v, tensor));

@@ -104,8 +104,8 @@ static enum status copy_tree(struct yaml_builder *b, const struct yaml_tree *v, 
     if (depth > MAX_DEPTH) return fail_at(b, "nested more than 64 levels deep");
     TRY(new_node(b, v->kind, out));
     (*out)->line = v->line, (*out)->column = v->column, (*out)->plain = v->plain;
-    if (v->text) (*out)->text = heap_string(v->text, strlen(v->text));
-    if (v->key) (*out)->key = heap_string(v->key, strlen(v->key));
+    if (v->text) (*out)->text = heap_strdup(v->text);
+    if (v->key) (*out)->key = heap_strdup(v->key);
     for (const struct yaml_tree *child = v->first; child; child = child->next) {
         struct yaml_tree *duplicate;
         enum status st = copy_tree(b, child, depth + 1, &duplicate);
@@ -119,8 +119,7 @@ static void add_anchor(struct yaml_builder *b, const yaml_char_t *name, const st
 {
     if (!name) return;
     b->anchors = heap_grow(b->anchors, b->num_anchors + 1, sizeof *b->anchors);
-    b->anchors[b->num_anchors++] =
-        (struct yaml_anchor){heap_string((const char *)name, strlen((const char *)name)), v};
+    b->anchors[b->num_anchors++] = (struct yaml_anchor){heap_strdup((const char *)name), v};
 }
 
 static enum status resolve_alias(struct yaml_builder *b, const char *name)

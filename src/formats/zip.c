@@ -172,11 +172,6 @@ bool zip_entry_crc_ok(const struct zip_entry *e)
     return !e->crc || zip_crc(0, e->data, e->size) == e->crc;
 }
 
-static void add_le(struct text *t, uint64_t value, int bytes)
-{
-    for (int i = 0; i < bytes; i++) text_add(t, &(unsigned char){(value >> (8 * i)) & 255}, 1);
-}
-
 enum { EXTRA64 = 20, CENTRAL_EXTRA64 = 28 };
 
 /* The ZIP64 extra field with both sizes, then a padding field that aligns the data. */
@@ -189,13 +184,13 @@ uint64_t zip_writer_header_bytes(const struct zip_writer *w, const char *name)
 
 static void add_common_fields(struct text *t, const char *name, uint64_t extra, uint32_t crc)
 {
-    add_le(t, 45, 2);       /* version needed to extract */
-    add_le(t, 0x0800, 2);   /* flags: UTF-8 names */
-    add_le(t, 0, 2);        /* method: stored */
-    add_le(t, 0x210000, 4); /* 1 January 1980 */
-    add_le(t, crc, 4);
-    add_le(t, UINT32_MAX, 4), add_le(t, UINT32_MAX, 4);
-    add_le(t, strlen(name), 2), add_le(t, extra, 2);
+    text_add_le(t, 45, 2);       /* version needed to extract */
+    text_add_le(t, 0x0800, 2);   /* flags: UTF-8 names */
+    text_add_le(t, 0, 2);        /* method: stored */
+    text_add_le(t, 0x210000, 4); /* 1 January 1980 */
+    text_add_le(t, crc, 4);
+    text_add_le(t, UINT32_MAX, 4), text_add_le(t, UINT32_MAX, 4);
+    text_add_le(t, strlen(name), 2), text_add_le(t, extra, 2);
 }
 
 void zip_writer_add(struct zip_writer *w, const char *name, uint64_t size, uint32_t crc,
@@ -207,18 +202,19 @@ void zip_writer_add(struct zip_writer *w, const char *name, uint64_t size, uint3
     text_add(head, "PK\3\4", 4);
     add_common_fields(head, name, extra, crc);
     text_adds(head, name);
-    add_le(head, EXTRA_ZIP64, 2), add_le(head, 16, 2), add_le(head, size, 8), add_le(head, size, 8);
-    add_le(head, EXTRA_PADDING, 2), add_le(head, extra - EXTRA64 - 4, 2);
+    text_add_le(head, EXTRA_ZIP64, 2), text_add_le(head, 16, 2), text_add_le(head, size, 8),
+        text_add_le(head, size, 8);
+    text_add_le(head, EXTRA_PADDING, 2), text_add_le(head, extra - EXTRA64 - 4, 2);
     while (head->len < bytes) text_add(head, "Z", 1);
     text_add(d, "PK\1\2", 4);
-    add_le(d, 45, 2);
+    text_add_le(d, 45, 2);
     add_common_fields(d, name, CENTRAL_EXTRA64, crc);
-    add_le(d, 0, 2), add_le(d, 0, 2), add_le(d, 0, 2),
-        add_le(d, 0, 4); /* comment, disk, attributes */
-    add_le(d, UINT32_MAX, 4);
+    text_add_le(d, 0, 2), text_add_le(d, 0, 2), text_add_le(d, 0, 2),
+        text_add_le(d, 0, 4); /* comment, disk, attributes */
+    text_add_le(d, UINT32_MAX, 4);
     text_adds(d, name);
-    add_le(d, EXTRA_ZIP64, 2), add_le(d, 24, 2), add_le(d, size, 8), add_le(d, size, 8),
-        add_le(d, w->at, 8);
+    text_add_le(d, EXTRA_ZIP64, 2), text_add_le(d, 24, 2), text_add_le(d, size, 8),
+        text_add_le(d, size, 8), text_add_le(d, w->at, 8);
     w->at += bytes + size;
     w->count++;
 }
@@ -229,16 +225,16 @@ void zip_writer_finish(struct zip_writer *w, struct text *tail)
     text_clear(tail);
     text_add(tail, w->directory.data, size);
     text_add(tail, "PK\6\6", 4);
-    add_le(tail, END64_RECORD - 12, 8), add_le(tail, 45, 2), add_le(tail, 45, 2),
-        add_le(tail, 0, 4), add_le(tail, 0, 4);
-    add_le(tail, w->count, 8), add_le(tail, w->count, 8), add_le(tail, size, 8),
-        add_le(tail, begin, 8);
+    text_add_le(tail, END64_RECORD - 12, 8), text_add_le(tail, 45, 2), text_add_le(tail, 45, 2),
+        text_add_le(tail, 0, 4), text_add_le(tail, 0, 4);
+    text_add_le(tail, w->count, 8), text_add_le(tail, w->count, 8), text_add_le(tail, size, 8),
+        text_add_le(tail, begin, 8);
     text_add(tail, "PK\6\7", 4);
-    add_le(tail, 0, 4), add_le(tail, begin + size, 8), add_le(tail, 1, 4);
+    text_add_le(tail, 0, 4), text_add_le(tail, begin + size, 8), text_add_le(tail, 1, 4);
     text_add(tail, "PK\5\6", 4);
-    add_le(tail, 0, 4);
-    add_le(tail, UINT16_MAX, 2), add_le(tail, UINT16_MAX, 2);
-    add_le(tail, UINT32_MAX, 4), add_le(tail, UINT32_MAX, 4), add_le(tail, 0, 2);
+    text_add_le(tail, 0, 4);
+    text_add_le(tail, UINT16_MAX, 2), text_add_le(tail, UINT16_MAX, 2);
+    text_add_le(tail, UINT32_MAX, 4), text_add_le(tail, UINT32_MAX, 4), text_add_le(tail, 0, 2);
 }
 
 void zip_writer_release(struct zip_writer *w) { text_release(&w->directory); }

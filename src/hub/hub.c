@@ -386,7 +386,7 @@ enum status hub_find_with(const struct hub_settings *s, const char *path, char *
     struct hub_path p;
     *local = NULL;
     if (!hub_is_path(path)) {
-        *local = heap_string(path, strlen(path));
+        *local = heap_strdup(path);
         return STATUS_OK;
     }
     TRY(hub_path_parse(&p, path));
@@ -401,7 +401,7 @@ enum status hub_find(const char *path, char **local)
     *local = NULL;
     if (!hub_is_path(path)) {
         TRY(hub_path_check_scheme(path));
-        *local = heap_string(path, strlen(path));
+        *local = heap_strdup(path);
         return STATUS_OK;
     }
     TRY(read_settings(path, &s));

@@ -23,8 +23,6 @@ bool hub_path_is_contained(const char *path)
     }
 }
 
-static char *copy_string(const char *text) { return heap_string(text, strlen(text)); }
-
 /* Is it a valid name of an organization or repository?  It becomes part of a folder name and of a
  * URL. */
 static bool is_name(const char *text, size_t n)
@@ -79,7 +77,7 @@ static enum status parse_s3(struct hub_path *p, const char *path)
     struct text revision = {0};
     text_addf(&revision, "path-%s", hash);
     *p = (struct hub_path){.is_s3 = true,
-                           .name = copy_string(path),
+                           .name = heap_strdup(path),
                            .repo = heap_string(bucket, n),
                            .revision = revision.data,
                            .path = heap_string(key, m > 0 ? m - 1 : 0)};
@@ -112,10 +110,10 @@ enum status hub_path_parse(struct hub_path *p, const char *path)
                (!rest[slash] || hub_path_is_contained(rest + slash));
     *p = (struct hub_path){
         .is_dataset = p->is_dataset,
-        .name = copy_string(path),
+        .name = heap_strdup(path),
         .repo = heap_string(org, m ? n + 1 + m : n),
-        .revision = copy_string(revision.data ? revision.data : ""),
-        .path = copy_string(*rest ? rest + slash : ""),
+        .revision = heap_strdup(revision.data ? revision.data : ""),
+        .path = heap_strdup(*rest ? rest + slash : ""),
     };
     text_release(&revision);
     if (is_valid && (!p->is_dataset || p->path[0])) return STATUS_OK;

@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static char *copy_string(const char *text) { return heap_string(text, strlen(text)); }
-
 enum status hub_settings_offline(bool *offline)
 {
     bool other;
@@ -26,7 +24,7 @@ static char *hf_home(void)
 {
     const char *own = env_find("HF_HOME"), *cache = env_find("XDG_CACHE_HOME");
     const char *user = env_find("HOME");
-    if (own) return copy_string(own);
+    if (own) return heap_strdup(own);
     if (cache) return file_join(cache, "huggingface");
     return user ? file_join(user, ".cache/huggingface") : NULL;
 }
@@ -35,7 +33,7 @@ static enum status read_token(struct hub_settings *s, const char *folder)
 {
     const char *token = env_find("HF_TOKEN"), *given = env_find("HF_TOKEN_PATH");
     struct text content = {0};
-    char *path = given ? copy_string(given) : folder ? file_join(folder, "token") : copy_string("");
+    char *path = given ? heap_strdup(given) : folder ? file_join(folder, "token") : heap_strdup("");
     enum status st = STATUS_OK;
     s->token_from = token ? "HF_TOKEN" : given ? "the file of HF_TOKEN_PATH" : "$HF_HOME/token";
     if (!token && path[0] && file_exists(path)) TRY_OUT(file_read(path, 4096, &content));
@@ -55,7 +53,7 @@ enum status hub_settings_read(struct hub_settings *s)
     enum status st = STATUS_OK;
     if (!cache) cache = env_find("HUGGINGFACE_HUB_CACHE");
     *s = (struct hub_settings){.endpoint =
-                                   copy_string(endpoint ? endpoint : "https://huggingface.co")};
+                                   heap_strdup(endpoint ? endpoint : "https://huggingface.co")};
     for (size_t n = strlen(s->endpoint); n && s->endpoint[n - 1] == '/';) s->endpoint[--n] = 0;
     TRY_OUT(hub_settings_offline(&s->offline));
     if (!s->offline && !url_is_http(s->endpoint))
@@ -63,7 +61,7 @@ enum status hub_settings_read(struct hub_settings *s)
                  s->endpoint);
     if (!cache && !folder)
         FAIL_OUT(CONFIG, "hf://: the Hub cache has no location: set HF_HOME or HOME");
-    s->cache = cache ? copy_string(cache) : file_join(folder, "hub");
+    s->cache = cache ? heap_strdup(cache) : file_join(folder, "hub");
     TRY_OUT(read_token(s, folder));
 out:
     free(folder);

@@ -23,8 +23,8 @@ void listing_append(struct listing *l, const struct hub_file *file)
         l->files = heap_grow(l->files, l->count ? 2 * l->count : 1, sizeof *l->files);
     l->files[l->count] = *file;
     struct hub_file *f = &l->files[l->count++];
-    f->path = heap_string(file->path, strlen(file->path));
-    if (file->etag) f->etag = heap_string(file->etag, strlen(file->etag));
+    f->path = heap_strdup(file->path);
+    if (file->etag) f->etag = heap_strdup(file->etag);
 }
 
 void listing_hash_object(struct hub_file *f)
@@ -66,7 +66,7 @@ static enum status parse_entry(const struct json *v, struct hub_file *f)
     TRY(json_get_string(v, "path", &path));
     TRY(json_get_string(v, "type", &type));
     if (!hub_path_is_contained(path)) FAIL(DATA, "invalid file path \"%.200s\"", path);
-    f->path = heap_string(path, strlen(path)); /* the caller frees it, even on failure */
+    f->path = heap_strdup(path); /* the caller frees it, even on failure */
     f->is_folder = strcmp(type, "file") != 0;
     if (f->is_folder) return STATUS_OK;
     TRY(json_get_int(v, "size", 0, INT64_C(1) << 50, &size));

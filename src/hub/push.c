@@ -72,7 +72,7 @@ static enum status find_files(struct push_session *s)
         bool weights = hub_is_weights(name);
         if (!hub_is_model_file(name) && strcmp(name, "README.md")) continue;
         struct pushed_file *f = &s->files[s->count++];
-        *f = (struct pushed_file){.name = heap_string(name, strlen(name)),
+        *f = (struct pushed_file){.name = heap_strdup(name),
                                   .path = file_join(s->push->folder, name)};
         has_weights |= weights;
         TRY_OUT(file_size(f->path, &f->size));

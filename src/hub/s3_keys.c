@@ -90,7 +90,7 @@ static enum status copy_member(const struct json *root, const char *key, bool op
     const char *value = "";
     const struct json *v = json_get(root, key);
     if (!optional || (v && !json_is_null(v))) TRY(json_get_string(root, key, &value));
-    *out = heap_string(value, strlen(value));
+    *out = heap_strdup(value);
     return STATUS_OK;
 }
 

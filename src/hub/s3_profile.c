@@ -9,8 +9,6 @@
 
 enum { MAX_FILE_BYTES = 1 << 20 };
 
-static char *copy_string(const char *text) { return heap_string(text, strlen(text)); }
-
 static const char white[] = " \t\r";
 
 static bool word_is(const char *at, size_t n, const char *word)
@@ -88,7 +86,7 @@ char *s3_profile_find(const char *ini, const char *profile, const char *key, boo
 static enum status read_file(const char *variable, const char *name, struct text *out)
 {
     const char *given = env_find(variable), *home = env_find("HOME");
-    char *path = given ? copy_string(given) : home ? file_join(home, name) : copy_string("");
+    char *path = given ? heap_strdup(given) : home ? file_join(home, name) : heap_strdup("");
     enum status st = STATUS_OK;
     text_clear(out);
     if (path[0] && file_exists(path)) st = file_read(path, MAX_FILE_BYTES, out);
@@ -102,7 +100,7 @@ enum status s3_profile_read(struct s3_profile *p)
     const char *name = env_find("AWS_PROFILE");
     enum status st = STATUS_OK;
     if (!name) name = env_find("AWS_DEFAULT_PROFILE");
-    *p = (struct s3_profile){.name = copy_string(name ? name : "default"), .is_named = name};
+    *p = (struct s3_profile){.name = heap_strdup(name ? name : "default"), .is_named = name};
     TRY_OUT(read_file("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials", &p->credentials));
     TRY_OUT(read_file("AWS_CONFIG_FILE", ".aws/config", &p->config));
 out:
@@ -137,5 +135,5 @@ char *s3_profile_key(const struct s3_profile *p, const char *key)
 char *s3_profile_setting(const struct s3_profile *p, const char *variable, const char *key)
 {
     const char *value = env_find(variable);
-    return value ? copy_string(value) : s3_profile_key(p, key);
+    return value ? heap_strdup(value) : s3_profile_key(p, key);
 }

@@ -96,8 +96,6 @@ static enum status refresh(struct s3_role *r, const struct s3_call *call)
     return STATUS_OK;
 }
 
-static char *copy_string(const char *text) { return heap_string(text, strlen(text)); }
-
 enum status s3_role_keys(struct s3_role *r, const struct s3_call *call, struct s3_keys *out)
 {
     const struct s3_keys *k = &r->keys;
@@ -106,9 +104,9 @@ enum status s3_role_keys(struct s3_role *r, const struct s3_call *call, struct s
     pthread_mutex_lock(&r->lock);
     if (needs_refresh(r)) st = refresh(r, call);
     if (!st && k->key_id)
-        *out = (struct s3_keys){.key_id = copy_string(k->key_id),
-                                .secret = copy_string(k->secret),
-                                .session_token = copy_string(k->session_token),
+        *out = (struct s3_keys){.key_id = heap_strdup(k->key_id),
+                                .secret = heap_strdup(k->secret),
+                                .session_token = heap_strdup(k->session_token),
                                 .expires_s = k->expires_s};
     pthread_mutex_unlock(&r->lock);
     return st;

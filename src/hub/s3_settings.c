@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static char *copy_string(const char *text) { return heap_string(text, strlen(text)); }
-
 static enum status check_credentials(struct hub_settings *s, const char *secret_name)
 {
     const struct http_signer *g = &s->signer;
@@ -35,9 +33,9 @@ static enum status read_environment(struct hub_settings *s)
     struct http_signer *g = &s->signer;
     if (!key_id && !secret) return STATUS_OK;
     s->token_from = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
-    if (key_id) g->key_id = copy_string(key_id);
-    if (secret) g->secret = copy_string(secret);
-    g->session_token = copy_string(session ? session : "");
+    if (key_id) g->key_id = heap_strdup(key_id);
+    if (secret) g->secret = heap_strdup(secret);
+    g->session_token = heap_strdup(session ? session : "");
     return check_credentials(s, "AWS_SECRET_ACCESS_KEY");
 }
 
@@ -51,7 +49,7 @@ static enum status read_file_keys(struct hub_settings *s, const char *ini, const
     g->secret = s3_profile_find(ini, profile, "aws_secret_access_key", &found);
     if (!g->key_id && !g->secret) return STATUS_OK;
     g->session_token = s3_profile_find(ini, profile, "aws_session_token", &found);
-    if (!g->session_token) g->session_token = copy_string("");
+    if (!g->session_token) g->session_token = heap_strdup("");
     s->token_from = from;
     return check_credentials(s, "aws_secret_access_key");
 }
@@ -99,8 +97,8 @@ static enum status read_region(struct hub_settings *s, const struct s3_profile *
     bool found;
     if (!given) given = env_find("AWS_DEFAULT_REGION");
     char *region =
-        given ? copy_string(given) : s3_profile_find(p->config.data, p->name, "region", &found);
-    if (!region) region = copy_string("us-east-1");
+        given ? heap_strdup(given) : s3_profile_find(p->config.data, p->name, "region", &found);
+    if (!region) region = heap_strdup("us-east-1");
     s->signer.region = region;
     if (strspn(region, "abcdefghijklmnopqrstuvwxyz0123456789-_") != strlen(region) ||
         strlen(region) > 31)
@@ -113,10 +111,10 @@ static enum status read_endpoint(struct hub_settings *s, const struct s3_profile
     const char *given = env_find("AWS_ENDPOINT_URL_S3");
     bool found;
     if (!given) given = env_find("AWS_ENDPOINT_URL");
-    char *url = given ? copy_string(given) : NULL;
+    char *url = given ? heap_strdup(given) : NULL;
     if (!url) url = s3_profile_find(p->config.data, p->name, "services.s3.endpoint_url", &found);
     if (!url) url = s3_profile_find(p->config.data, p->name, "endpoint_url", &found);
-    s->endpoint = url ? url : copy_string("");
+    s->endpoint = url ? url : heap_strdup("");
     for (size_t n = strlen(s->endpoint); n && s->endpoint[n - 1] == '/';) s->endpoint[--n] = 0;
     bool valid = !strncmp(s->endpoint, "https://", 8) || !strncmp(s->endpoint, "http://", 7);
     if (s->endpoint[0] &&
@@ -131,11 +129,11 @@ static enum status find_cache(struct hub_settings *s)
     const char *cache = env_find("XDG_CACHE_HOME"), *home = env_find("HOME");
     if (!own && !cache && !home)
         FAIL(CONFIG, "s3://: the cache has no location: set LLAMERO_S3_CACHE or HOME");
-    char *all = own     ? copy_string(own)
+    char *all = own     ? heap_strdup(own)
                 : cache ? file_join(cache, "llamero/s3")
                         : file_join(home, ".cache/llamero/s3");
     const char *host = strstr(s->endpoint, "://");
-    char *name = copy_string(host ? host + 3 : "amazonaws.com");
+    char *name = heap_strdup(host ? host + 3 : "amazonaws.com");
     for (char *at = name; *at; at++)
         if (*at == '/' || *at == ':' || *at == '%') *at = '_';
     s->cache = file_join(all, name);
@@ -147,7 +145,7 @@ enum status s3_settings_read(struct hub_settings *s)
 {
     struct s3_profile p = {0};
     enum status st = STATUS_OK;
-    *s = (struct hub_settings){.is_s3 = true, .token = copy_string(""), .token_from = ""};
+    *s = (struct hub_settings){.is_s3 = true, .token = heap_strdup(""), .token_from = ""};
     TRY_OUT(hub_settings_offline(&s->offline));
     TRY_OUT(s3_profile_read(&p));
     TRY_OUT(read_region(s, &p));

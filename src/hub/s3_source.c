@@ -13,8 +13,6 @@ static const char instance_url[] = "http://169.254.169.254";
 
 enum { CONTAINER_TIMEOUT_S = 2, CONTAINER_ATTEMPTS = 3, STS_TIMEOUT_S = 60, STS_ATTEMPTS = 4 };
 
-static char *copy_string(const char *text) { return heap_string(text, strlen(text)); }
-
 void s3_source_release(struct s3_source *s)
 {
     free(s->name);
@@ -49,7 +47,7 @@ static char *find_sts(const struct s3_profile *p, const char *region)
     struct text t = {0};
     char *url = s3_profile_setting(p, "AWS_ENDPOINT_URL_STS", "services.sts.endpoint_url");
     const char *all = env_find("AWS_ENDPOINT_URL");
-    if (all && !env_find("AWS_ENDPOINT_URL_STS")) free(url), url = copy_string(all);
+    if (all && !env_find("AWS_ENDPOINT_URL_STS")) free(url), url = heap_strdup(all);
     if (!url) url = s3_profile_key(p, "endpoint_url");
     if (url) return url;
     text_addf(&t, "https://sts.%s.amazonaws.com%s", region, strncmp(region, "cn-", 3) ? "" : ".cn");
@@ -79,7 +77,7 @@ enum status s3_source_web_identity(const struct s3_profile *p, const char *regio
     char *file = s3_profile_setting(p, "AWS_WEB_IDENTITY_TOKEN_FILE", "web_identity_token_file");
     if (!file) return STATUS_OK;
     *s = (struct s3_source){.kind = S3_SOURCE_WEB_IDENTITY,
-                            .name = copy_string("STS (AWS_WEB_IDENTITY_TOKEN_FILE)"),
+                            .name = heap_strdup("STS (AWS_WEB_IDENTITY_TOKEN_FILE)"),
                             .url = find_sts(p, region),
                             .token_file = file,
                             .role_arn = s3_profile_setting(p, "AWS_ROLE_ARN", "role_arn"),
@@ -103,7 +101,7 @@ void s3_source_process(const struct s3_profile *p, struct s3_source *s)
     char *command = s3_profile_key(p, "credential_process");
     if (command)
         *s = (struct s3_source){.kind = S3_SOURCE_PROCESS,
-                                .name = copy_string("credential_process"),
+                                .name = heap_strdup("credential_process"),
                                 .command = command};
 }
 
@@ -164,11 +162,11 @@ enum status s3_source_container(struct s3_source *s)
         FAIL(CONFIG, "s3://: AWS_CONTAINER_CREDENTIALS_RELATIVE_URI must begin with a slash");
     text_addf(&url, "%s%s", relative ? "http://" ECS_HOST : "", relative ? relative : full);
     *s = (struct s3_source){.kind = S3_SOURCE_CONTAINER,
-                            .name = copy_string(relative ? "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"
+                            .name = heap_strdup(relative ? "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"
                                                          : "AWS_CONTAINER_CREDENTIALS_FULL_URI"),
                             .url = url.data,
-                            .token_file = file ? copy_string(file) : NULL,
-                            .token = token && !file ? copy_string(token) : NULL,
+                            .token_file = file ? heap_strdup(file) : NULL,
+                            .token = token && !file ? heap_strdup(token) : NULL,
                             .timeout_s = CONTAINER_TIMEOUT_S,
                             .attempts = CONTAINER_ATTEMPTS};
     if (!s3_source_is_allowed(s->url))
@@ -200,11 +198,11 @@ enum status s3_source_instance(const struct s3_profile *p, struct s3_source *s)
     const char *disabled = env_find("AWS_EC2_METADATA_DISABLED");
     int timeout_s;
     *s = (struct s3_source){.kind = S3_SOURCE_INSTANCE,
-                            .name = copy_string("EC2 instance metadata"),
+                            .name = heap_strdup("EC2 instance metadata"),
                             .url = s3_profile_setting(p, "AWS_EC2_METADATA_SERVICE_ENDPOINT",
                                                       "ec2_metadata_service_endpoint"),
                             .is_disabled = disabled && !strcasecmp(disabled, "true")};
-    if (!s->url) s->url = copy_string(instance_url);
+    if (!s->url) s->url = heap_strdup(instance_url);
     drop_slashes(s->url);
     if (!is_plain_url(s->url) || strchr(s->url, '?'))
         FAIL(CONFIG, "s3://: AWS_EC2_METADATA_SERVICE_ENDPOINT must be http://HOST[:PORT]");

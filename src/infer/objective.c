@@ -68,8 +68,7 @@ enum status objective_resolve(struct config *c, const char *path, const char *co
                               struct text *text)
 {
     char *folder = torch_files_folder(path);
-    char *config = config_json ? heap_string(config_json, strlen(config_json))
-                               : file_join(folder, from_config);
+    char *config = config_json ? heap_strdup(config_json) : file_join(folder, from_config);
     char *tokenizer = file_join(folder, from_tokenizer);
     enum status st = STATUS_OK;
     if (file_exists(config)) TRY_OUT(read_config(c, config));

@@ -152,7 +152,7 @@ void machine_tune(struct machine *m, const struct device_config *c, double budge
 {
     bool is_gpu = queue_device_allocator(m->queue), is_set = c->tune_file[0];
     char *shipped = is_gpu ? tuning_shipped_path() : NULL, *path = NULL;
-    if (is_set && (is_gpu || c->tune_gemm)) path = heap_string(c->tune_file, strlen(c->tune_file));
+    if (is_set && (is_gpu || c->tune_gemm)) path = heap_strdup(c->tune_file);
     if (!is_set && c->tune_gemm) path = tuning_default_path();
     struct tuning_files files = {path, shipped, path && c->tune_gemm, budget_s};
     if (is_gpu && (path || shipped))

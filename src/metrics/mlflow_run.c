@@ -159,7 +159,7 @@ static enum status find_run(struct mlflow_run *r)
     struct text meta = {0};
     TRY(file_list_dir(&names, r->experiment_folder));
     for (size_t i = 0; i < names.count && !r->id; i++)
-        if (is_run_id(names.paths[i])) r->id = heap_string(names.paths[i], strlen(names.paths[i]));
+        if (is_run_id(names.paths[i])) r->id = heap_strdup(names.paths[i]);
     file_list_release(&names);
     if (!r->id) return STATUS_OK;
     char *path = join3(r->experiment_folder, r->id, "meta.yaml");
@@ -306,7 +306,7 @@ static enum status open_folders(struct mlflow_run *r, const struct metrics_optio
     r->experiment_folder = file_join(parent, r->experiment_id);
     run_description_name(&run_name, o->dump_folder);
     const char *given = run_description_env("MLFLOW_RUN_NAME", run_name.data);
-    r->name = heap_string(given, strlen(given));
+    r->name = heap_strdup(given);
     TRY_OUT(file_make_dirs(r->experiment_folder));
     TRY_OUT(write_experiment(r, name));
     TRY_OUT(find_run(r));
@@ -362,7 +362,7 @@ static struct metric *find_metric(struct mlflow_run *r, const char *tag)
     char *folder = file_parent(path);
     /* A folder that cannot be made is reported by the write that needs it. */
     (void)file_make_dirs(folder);
-    r->metrics[i].tag = heap_string(tag, strlen(tag));
+    r->metrics[i].tag = heap_strdup(tag);
     append_file_init(&r->metrics[i].file, path);
     r->num_metrics++;
     free(folder);

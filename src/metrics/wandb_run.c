@@ -99,7 +99,7 @@ static enum status find_folder(struct wandb_run *w, const char *parent, const ch
         const char *found = name + FOLDER_PREFIX;
         if (!is_id(found) || (id && strcmp(id, found) != 0)) continue;
         w->folder = file_join(parent, name);
-        w->id = heap_string(found, strlen(found));
+        w->id = heap_strdup(found);
     }
     file_list_release(&names);
     return STATUS_OK;
@@ -218,7 +218,7 @@ static void set_item(struct wandb_run *w, const char *key, const char *json, siz
     while (i < w->num_items && strcmp(w->items[i].key, key) != 0) i++;
     if (i == w->num_items) {
         w->items = heap_grow(w->items, (size_t)i + 1, sizeof *w->items);
-        w->items[w->num_items++] = (struct row_item){.key = heap_string(key, strlen(key))};
+        w->items[w->num_items++] = (struct row_item){.key = heap_strdup(key)};
     }
     text_clear(&w->items[i].json);
     text_add(&w->items[i].json, json, len);

@@ -176,7 +176,7 @@ enum status run_folder_open(struct run_folder *r, const char *path, bool is_summ
 {
     *r = (struct run_folder){.is_summary = is_summary, .metrics.is_summary = is_summary};
     TRY(run_folder_check(path));
-    r->path = heap_string(path, strlen(path));
+    r->path = heap_strdup(path);
     r->title = printable_string(path, strlen(path), 4096);
     r->name = name_of(path);
     run_folder_update(r, clock_wall_s());

@@ -34,7 +34,7 @@ static void add_run(struct run_search *w, const char *path)
         w->capacity = w->capacity ? 2 * w->capacity : 64;
         w->found = heap_grow(w->found, w->capacity, sizeof *w->found);
     }
-    w->found[w->count++] = (struct run_place){heap_string(path, strlen(path)), s.st_dev, s.st_ino};
+    w->found[w->count++] = (struct run_place){heap_strdup(path), s.st_dev, s.st_ino};
     w->is_full = w->count == RUN_LIST_MOST;
 }
 
@@ -50,8 +50,8 @@ static void search_below(struct run_search *w, const char *folder, int depth)
     }
     for (size_t i = 0; i < names.count && !w->is_full; i++) {
         if (names.paths[i][0] == '.') continue;
-        char *path = strcmp(folder, ".") ? file_join(folder, names.paths[i])
-                                         : heap_string(names.paths[i], strlen(names.paths[i]));
+        char *path =
+            strcmp(folder, ".") ? file_join(folder, names.paths[i]) : heap_strdup(names.paths[i]);
         if (is_folder(path, &s)) search(w, path, depth);
         free(path);
     }

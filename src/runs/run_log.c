@@ -45,7 +45,7 @@ static void add_to_starts(struct run_log *l, const char *line)
     }
     if (!l->is_starting) return;
     struct run_start *s = &l->starts[l->num_starts - 1];
-    s->lines[s->num_lines++] = heap_string(line, strlen(line));
+    s->lines[s->num_lines++] = heap_strdup(line);
     l->is_starting = s->num_lines < RUN_LOG_START_LINES;
 }
 

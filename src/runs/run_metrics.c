@@ -37,7 +37,7 @@ static struct run_series *find_or_add(struct run_metrics *m, const char *key)
     if (s || m->num_series == RUN_METRICS_KEYS) return s;
     m->series = heap_grow(m->series, m->num_series + 1, sizeof *m->series);
     s = &m->series[m->num_series++];
-    *s = (struct run_series){.key = heap_string(key, strlen(key))};
+    *s = (struct run_series){.key = heap_strdup(key)};
     return s;
 }
 

@@ -67,8 +67,8 @@ static enum status add_tree(struct run_settings *s, const struct toml *v, const 
     if (s->count == RUN_SETTINGS_MOST) FAIL(DATA, "more than %d keys", RUN_SETTINGS_MOST);
     struct text value = {0};
     add_value(&value, v);
-    s->all[s->count++] = (struct run_setting){heap_string(key, strlen(key)),
-                                              value.data ? value.data : heap_string("", 0)};
+    s->all[s->count++] =
+        (struct run_setting){heap_strdup(key), value.data ? value.data : heap_string("", 0)};
     return STATUS_OK;
 }
 

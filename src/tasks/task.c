@@ -138,7 +138,7 @@ enum status task_open(struct task *t, const struct task_options *o, const struct
     struct task_encoder e = {.tokenizer = tok};
     enum status st = STATUS_OK;
     *t = (struct task){.format = o->format, .masked = o->masked};
-    t->name = heap_string(o->name, strlen(o->name));
+    t->name = heap_strdup(o->name);
     if (!tok) FAIL_OUT(CONFIG, "task %s requires a tokenizer", o->name);
     TRY_OUT(encoder_make(&e.encoder, tok));
     TRY_OUT(read_items(t, o, &e));

@@ -31,7 +31,7 @@ static enum status open_file(struct task_rows *r)
 enum status task_rows_open(struct task_rows **out, const char *path)
 {
     struct task_rows *r = heap(sizeof *r);
-    r->path = heap_string(path, strlen(path));
+    r->path = heap_strdup(path);
     enum status st = open_file(r);
     *out = st ? NULL : r;
     if (st) task_rows_close(r);

@@ -55,12 +55,10 @@ static struct tuning_entry *find_entry(const struct tuning *t, const char *key)
     return NULL;
 }
 
-static char *copy_string(const char *string) { return heap_string(string, strlen(string)); }
-
 static void add_entry(struct tuning *t, const char *key, const char *variant, bool is_new)
 {
     t->entries = heap_grow(t->entries, t->count + 1, sizeof *t->entries);
-    t->entries[t->count++] = (struct tuning_entry){copy_string(key), copy_string(variant), is_new};
+    t->entries[t->count++] = (struct tuning_entry){heap_strdup(key), heap_strdup(variant), is_new};
 }
 
 /* Adds the file's entries, except those that are already known.  DATA: not a tuning file. */
@@ -86,7 +84,7 @@ out:
 
 void tuning_open(struct tuning *t, const char *path)
 {
-    *t = (struct tuning){.path = copy_string(path)};
+    *t = (struct tuning){.path = heap_strdup(path)};
     if (file_exists(path) && read_entries(t))
         log_line(LOG_WARN, "%s; the file is ignored, and replaced if new results are saved in it",
                  status_message());
@@ -114,7 +112,7 @@ void tuning_set(struct tuning *t, const char *key, const char *variant)
         return;
     }
     free(e->variant);
-    e->variant = copy_string(variant), e->is_new = true;
+    e->variant = heap_strdup(variant), e->is_new = true;
 }
 
 static bool has_new_entries(const struct tuning *t)

@@ -19,7 +19,7 @@ void special_tokens_add(struct special_tokens *s, const char *text, int32_t id)
         s->capacity = 2 * s->capacity + 8;
         s->all = heap_grow(s->all, s->capacity, sizeof *s->all);
     }
-    s->all[s->count++] = (struct special_token){heap_string(text, strlen(text)), id};
+    s->all[s->count++] = (struct special_token){heap_strdup(text), id};
 }
 
 void special_tokens_add_default(struct special_tokens *s, int32_t first)

@@ -81,7 +81,7 @@ static char *find_file(const char *path)
         if (file_exists(file)) return file;
         free(file);
     }
-    return heap_string(path, strlen(path));
+    return heap_strdup(path);
 }
 
 bool tokenizer_is_in(const char *folder)

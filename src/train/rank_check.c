@@ -60,8 +60,8 @@ static void add_file(struct checked_files *f, const char *name, const char *path
 {
     f->names = heap_grow(f->names, f->count + 1, sizeof *f->names);
     f->paths = heap_grow(f->paths, f->count + 1, sizeof *f->paths);
-    f->names[f->count] = heap_string(name, strlen(name));
-    f->paths[f->count++] = heap_string(path, strlen(path));
+    f->names[f->count] = heap_strdup(name);
+    f->paths[f->count++] = heap_strdup(path);
 }
 
 /* What identifies a file on a file system that hosts share. */
@@ -149,7 +149,7 @@ static char *find_other_of_pair(const char *path)
 {
     bool is_bin = file_has_suffix(path, ".bin");
     if (!is_bin && !file_has_suffix(path, ".idx")) return NULL;
-    char *other = heap_string(path, strlen(path));
+    char *other = heap_strdup(path);
     memcpy(other + strlen(path) - 4, is_bin ? ".idx" : ".bin", 4);
     return other;
 }

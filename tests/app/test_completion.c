@@ -5,7 +5,7 @@
  * at its end begins an empty word. */
 static void complete(const char *line, struct text *out)
 {
-    char *copy = heap_string(line, strlen(line)), *next = copy;
+    char *copy = heap_strdup(line), *next = copy;
     const char *argv[16] = {"--complete"};
     for (int n = 1; next && n < 15; n++) argv[n] = strsep(&next, " ");
     CHECK(test_llamero(out, NULL, argv) == 0);

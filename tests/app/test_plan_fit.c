@@ -28,7 +28,7 @@ TEST(plan_fit_lists_sets_of_options_that_plan_says_fit)
     for (const struct json *v = json_first(sets); v; v = json_next(v)) {
         const char *args[40] = {"plan", config, "--json", "--ranks", "2", MODEL_8B};
         const char *text = json_string(json_get(v, "settings"));
-        char *settings = heap_string(text, strlen(text));
+        char *settings = heap_strdup(text);
         int count = 13;
         for (char *word = strtok(settings, " "); word; word = strtok(NULL, " "))
             args[count++] = word;

@@ -42,8 +42,7 @@ TEST(plan_search_lists_layouts_that_plan_estimates_alike)
     }
     const char *args[40] = {
         "plan", config, "--ranks", "64", "--json", MODEL_8B, "metrics.peak_flops=5e14"};
-    char *settings = heap_string(json_string(json_get(best, "settings")),
-                                 strlen(json_string(json_get(best, "settings"))));
+    char *settings = heap_strdup(json_string(json_get(best, "settings")));
     CHECK(split(settings, args + 13) > 8);
     CHECK(test_llamero(&out, &err, args) == 0);
     CHECK_STATUS(OK, json_parse(out.data, out.len, "plan", &plan));

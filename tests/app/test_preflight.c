@@ -99,7 +99,7 @@ static void write_files(void)
         {"blocked_save/checkpoint", "x"},
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        char *folder = heap_string(files[i].name, strlen(files[i].name));
+        char *folder = heap_strdup(files[i].name);
         char *slash = strrchr(folder, '/');
         if (slash) *slash = 0;
         if (slash) CHECK_STATUS(OK, file_make_dirs(folder));
@@ -200,7 +200,7 @@ TEST(check_refuses_what_train_refuses_with_the_same_message)
     for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
         const char *words[12] = {absolute,  "check", "run.toml",
                                  "--ranks", "1",     "job.dump_folder=new"};
-        char *copy = heap_string(broken[i].settings, strlen(broken[i].settings)), *save = NULL;
+        char *copy = heap_strdup(broken[i].settings), *save = NULL;
         int n = 6;
         for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save))
             words[n++] = w;

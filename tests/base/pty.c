@@ -73,7 +73,7 @@ void pty_start(struct pty *p, int (*body)(void *), void *argument)
     *p = (struct pty){.fd = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC)};
     CHECK(p->fd >= 0 && !grantpt(p->fd) && !unlockpt(p->fd));
     CHECK(!pipe2(tells, O_CLOEXEC) && !pipe2(holds, O_CLOEXEC));
-    char *name = heap_string(ptsname(p->fd), strlen(ptsname(p->fd)));
+    char *name = heap_strdup(ptsname(p->fd));
     text_adds(&p->seen, "");
     fflush(NULL);
     p->leader = fork();

@@ -190,7 +190,7 @@ TEST(file_discard_tree_keeps_the_failure_before_it)
     const char *tree = test_path(test_folder(), "tree");
     CHECK_STATUS(OK, file_make_dirs(test_path(tree, "a")));
     CHECK_STATUS(MISSING, file_read(test_path(tree, "missing"), 10, &bytes));
-    char *message = heap_string(status_message(), strlen(status_message()));
+    char *message = heap_strdup(status_message());
     file_discard_tree(tree);
     CHECK(!file_exists(tree) && !strcmp(status_message(), message));
     free(message);

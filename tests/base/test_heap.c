@@ -16,7 +16,9 @@ TEST(heap_memory_is_zeroed_and_heap_string_copies_a_prefix)
     CHECK(!strcmp(word, "train"));
     word = heap_grow(word, 100, 1);
     CHECK(!strcmp(word, "train"));
-    free(word);
+    char *copy = heap_strdup(word);
+    CHECK(copy != word && !strcmp(copy, "train"));
+    free(word), free(copy);
 }
 
 TEST(without_memory_the_process_ends_with_a_message_and_exit_code_70)

@@ -96,6 +96,14 @@ TEST(text_add_utf8_encodes_a_code_point_in_1_to_4_bytes)
     text_release(&t);
 }
 
+TEST(text_add_le_appends_the_low_bytes_of_a_number)
+{
+    struct text t = {0};
+    text_add_le(&t, 0x1234, 1), text_add_le(&t, 0x1234, 2), text_add_le(&t, UINT64_MAX - 1, 8);
+    CHECK(t.len == 11 && !memcmp(t.data, "\x34\x34\x12\xfe\xff\xff\xff\xff\xff\xff\xff", 12));
+    text_release(&t);
+}
+
 TEST(text_bom_length_finds_a_byte_order_mark_at_the_start)
 {
     CHECK(text_bom_length("\xEF\xBB\xBFx", 4) == 3 && text_bom_length("\xEF\xBB\xBF", 3) == 3);

@@ -11,7 +11,7 @@ struct agreement_case {
 
 static void add_all(struct agreement *a, const char *values)
 {
-    char *copy = heap_string(values, strlen(values)), *save = NULL;
+    char *copy = heap_strdup(values), *save = NULL;
     for (char *word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
         char *equals = strchr(word, '=');
         *equals = 0;

@@ -30,7 +30,7 @@ TEST(defaults_equal_torchtitans)
 static char *set_home(const char *folder)
 {
     const char *home = getenv("HOME");
-    char *before = home ? heap_string(home, strlen(home)) : NULL;
+    char *before = home ? heap_strdup(home) : NULL;
     setenv("HOME", folder, 1);
     return before;
 }

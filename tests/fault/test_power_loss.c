@@ -79,7 +79,7 @@ static void apply_live(struct tree *t, struct change *c, char *path, char *to)
         return;
     }
     c->parent = resolve_parent(t, path, &name);
-    c->name = heap_string(name, strlen(name));
+    c->name = heap_strdup(name);
     struct entry *e = find(t, c->parent, name);
     if (strchr("cm", c->kind)) {
         c->node = ++t->nodes;
@@ -90,7 +90,7 @@ static void apply_live(struct tree *t, struct change *c, char *path, char *to)
     c->node = e->node;
     if (c->kind == 'r') {
         CHECK(resolve_parent(t, to, &new_name) == c->parent);
-        c->to = heap_string(new_name, strlen(new_name));
+        c->to = heap_strdup(new_name);
         e->parent = -1;
         add(t, c->parent, new_name, c->node);
     } else if (strchr("ud", c->kind)) {

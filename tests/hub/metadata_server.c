@@ -121,17 +121,15 @@ void metadata_server_free(struct metadata_server *s)
     free(s);
 }
 
-static char *copy(const char *text) { return heap_string(text, strlen(text)); }
-
 struct s3_source metadata_server_source(const struct metadata_server *s, enum s3_source_kind kind,
                                         const char *token)
 {
     bool is_container = kind == S3_SOURCE_CONTAINER, is_web = kind == S3_SOURCE_WEB_IDENTITY;
     struct s3_source source = {.kind = kind,
-                               .name = copy(is_container ? "container"
-                                            : is_web     ? "STS"
-                                                         : "EC2 instance metadata"),
-                               .role_arn = copy("arn:aws:iam::1:role/a b"),
+                               .name = heap_strdup(is_container ? "container"
+                                                   : is_web     ? "STS"
+                                                                : "EC2 instance metadata"),
+                               .role_arn = heap_strdup("arn:aws:iam::1:role/a b"),
                                .timeout_s = 20,
                                .attempts = 1};
     struct text url = {0};

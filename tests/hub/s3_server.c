@@ -485,20 +485,19 @@ void s3_server_release(struct s3_server *s)
 
 static void count_wait(void *context, double seconds) { *(double *)context += seconds; }
 
-static char *copy(const char *text) { return heap_string(text, strlen(text)); }
-
 struct hub_settings s3_server_settings(const struct s3_server *s, double *waited)
 {
     *waited = 0;
-    return (struct hub_settings){.is_s3 = true,
-                                 .endpoint = copy(s->endpoint),
-                                 .cache = copy(test_folder()),
-                                 .token = copy(""),
-                                 .token_from = "AWS_ACCESS_KEY_ID",
-                                 .signer = {.key_id = s->is_public ? NULL : copy(S3_KEY_ID),
-                                            .secret = s->is_public ? NULL : copy(S3_SECRET),
-                                            .session_token = copy(s->session ? s->session : ""),
-                                            .region = copy("us-east-1")},
-                                 .wait = count_wait,
-                                 .context = waited};
+    return (struct hub_settings){
+        .is_s3 = true,
+        .endpoint = heap_strdup(s->endpoint),
+        .cache = heap_strdup(test_folder()),
+        .token = heap_strdup(""),
+        .token_from = "AWS_ACCESS_KEY_ID",
+        .signer = {.key_id = s->is_public ? NULL : heap_strdup(S3_KEY_ID),
+                   .secret = s->is_public ? NULL : heap_strdup(S3_SECRET),
+                   .session_token = heap_strdup(s->session ? s->session : ""),
+                   .region = heap_strdup("us-east-1")},
+        .wait = count_wait,
+        .context = waited};
 }

@@ -374,9 +374,9 @@ struct hub_settings server_settings(const struct server *s, const char *token, d
 {
     const char *cache = test_folder();
     *waited = 0;
-    return (struct hub_settings){.endpoint = heap_string(s->endpoint, strlen(s->endpoint)),
-                                 .cache = heap_string(cache, strlen(cache)),
-                                 .token = heap_string(token, strlen(token)),
+    return (struct hub_settings){.endpoint = heap_strdup(s->endpoint),
+                                 .cache = heap_strdup(cache),
+                                 .token = heap_strdup(token),
                                  .token_from = "HF_TOKEN",
                                  .wait = count_wait,
                                  .context = waited};

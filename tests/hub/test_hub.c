@@ -212,7 +212,7 @@ TEST(hub_fetches_once_per_cache)
     if (!http_available()) skip();
     struct ranked r = {.path = "hf://datasets/org/name/data/a.jsonl"};
     begin(&r.hub, false);
-    char *other = heap_string(test_folder(), strlen(test_folder()));
+    char *other = heap_strdup(test_folder());
     for (int i = 0; i < 4; i++) r.caches[i] = i < 2 ? r.hub.settings.cache : other;
     CHECK_STATUS(OK, ranks_run(4, fetch_as_rank, &r));
     CHECK(r.hub.server.num_bodies == 2); /* two caches */
@@ -417,7 +417,7 @@ TEST(hub_fetches_objects_once_per_cache)
 {
     if (!s3_available()) skip();
     struct bucket_ranks r = {.bucket = begin_bucket()};
-    char *other = heap_string(test_folder(), strlen(test_folder()));
+    char *other = heap_strdup(test_folder());
     for (int i = 0; i < 4; i++) r.caches[i] = i < 2 ? r.bucket->settings.cache : other;
     CHECK_STATUS(OK, ranks_run(4, fetch_object_as_rank, &r));
     CHECK(r.bucket->server.counts[S3_GET] == 2 && r.bucket->server.counts[S3_LIST] == 1);

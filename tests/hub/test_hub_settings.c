@@ -23,7 +23,7 @@ static void check_cache(const char *want)
 
 TEST(hub_settings_follow_the_environment)
 {
-    char *home = getenv("HOME") ? heap_string(getenv("HOME"), strlen(getenv("HOME"))) : NULL;
+    char *home = getenv("HOME") ? heap_strdup(getenv("HOME")) : NULL;
     const char *folder = test_folder();
     struct hub_settings s;
     unset_environment();

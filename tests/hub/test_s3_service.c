@@ -104,7 +104,7 @@ TEST(s3_service_soon_gives_up_an_instance_that_does_not_answer)
     CHECK(silent >= 0);
     t.source = (struct s3_source){.kind = S3_SOURCE_INSTANCE,
                                   .name = heap_string("EC2", 3),
-                                  .url = heap_string(url, strlen(url)),
+                                  .url = heap_strdup(url),
                                   .timeout_s = 0.1,
                                   .attempts = 2};
     CHECK_STATUS(MISSING, fetch(&t));
@@ -251,7 +251,7 @@ TEST(s3_service_shows_the_error_of_sts_but_not_the_token)
         CHECK(server.listening >= 0 && pipe(server.stop) == 0);
         CHECK(pthread_create(&thread, NULL, serve_errors, &server) == 0);
         free(t.source.url);
-        t.source.url = heap_string(url, strlen(url));
+        t.source.url = heap_strdup(url);
         CHECK_STATUS(CONFIG, fetch(&t));
         CHECK_MESSAGE(cases[i].message);
         CHECK(!strstr(status_message(), "eyJh"));
@@ -310,7 +310,7 @@ TEST(s3_service_rejects_hostile_answers_of_sts)
     };
     for (size_t i = 0; i < sizeof replaced / sizeof *replaced; i++) {
         struct service_test t = begin(S3_SOURCE_WEB_IDENTITY, "hidden");
-        char *text = heap_string(sts_answer, strlen(sts_answer));
+        char *text = heap_strdup(sts_answer);
         size_t n = strlen(replaced[i][0]);
         CHECK(strlen(replaced[i][1]) == n);
         for (char *at = text; (at = strstr(at, replaced[i][0]));) memcpy(at, replaced[i][1], n);

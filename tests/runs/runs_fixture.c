@@ -7,7 +7,7 @@
 
 void fixture_write(const char *folder, const char *name, const char *content)
 {
-    char *path = file_join(folder, name), *above = heap_string(path, strlen(path));
+    char *path = file_join(folder, name), *above = heap_strdup(path);
     *strrchr(above, '/') = 0;
     CHECK_STATUS(OK, file_make_dirs(above));
     CHECK_STATUS(OK, file_write(path, content, strlen(content)));

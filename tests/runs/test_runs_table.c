@@ -14,7 +14,7 @@ static double open_runs(struct run_list *l, struct runs_table *t)
     fixture_run(folder, "c,\"1\"", 5, 4, 0.25);
     CHECK_STATUS(OK, run_list_open(l, &folder, 1));
     for (size_t i = 0; i < l->count; i++) {
-        char *name = heap_string(l->runs[i].name, strlen(l->runs[i].name));
+        char *name = heap_strdup(l->runs[i].name);
         free(l->runs[i].title);
         l->runs[i].title = name;
         l->runs[i].written_s = 1e9;

@@ -63,7 +63,7 @@ int runs_train_ranks(int ranks, const char *config, const char *dump_folder, con
     if (program) words[0] = program;
     text_addf(&dump, "job.dump_folder=%s", dump_folder);
     words[3] = dump.data;
-    char *copy = heap_string(settings, strlen(settings)), *save = NULL;
+    char *copy = heap_strdup(settings), *save = NULL;
     int n = 4;
     for (char *word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
         CHECK(n < MAX_SETTINGS);

@@ -116,7 +116,7 @@ static void try_command(struct trial *t, const struct page_item *item)
 {
     static const char *const allowed[] = {"llamero", "build/llamero", "mpirun", "sbatch", "cat",
                                           "cp",      "mkdir",         "grep",   "tail",   "ls"};
-    char *copy = heap_string(item->text, strlen(item->text)), *words[64];
+    char *copy = heap_strdup(item->text), *words[64];
     int n = split(copy, words, 64), first = 0;
     bool good = false;
     while (first < n && is_shell_variable(words[first])) first++;
@@ -203,7 +203,7 @@ static void try_words(struct trial *t, const struct page_item *item, char **word
 
 static void try_shown(struct trial *t, const struct page_item *item)
 {
-    char *copy = heap_string(item->text, strlen(item->text)), *words[64];
+    char *copy = heap_strdup(item->text), *words[64];
     int n = split(copy, words, 64);
     for (int i = 0; i < n; i++)
         if (is_ours(words[i])) {

@@ -134,7 +134,7 @@ TEST(launched_ranks_evaluate_and_generate_as_one_rank)
                  "--max-tokens", "12", "device.threads=1", setting) == 0);
         json_free(printed(&words));
         *strstr(words.data, "\"prompt_tokens\"") = 0; /* timings differ */
-        if (!i) ids = heap_string(words.data, strlen(words.data));
+        if (!i) ids = heap_strdup(words.data);
         CHECK(!strcmp(words.data, ids));
         text_release(&out), text_release(&part), text_release(&words);
     }
@@ -172,7 +172,7 @@ TEST(a_launcher_of_another_mpi_library_is_reported_once)
     struct text err = {0};
     const char *own = getenv("LLAMERO_MPIRUN"), *said;
     bool is_mpich = own && strstr(own, "mpich");
-    char *before = own ? heap_string(own, strlen(own)) : NULL;
+    char *before = own ? heap_strdup(own) : NULL;
     setenv("LLAMERO_MPIRUN", is_mpich ? "mpirun.openmpi" : "mpirun.mpich", 1);
     const char *program = getenv("LLAMERO");
     int code = launched_command(

@@ -7,7 +7,7 @@ static double planned_bytes(const char *config, int ranks, const char *settings)
     enum { MAX_SETTINGS = 40 };
     char number[16];
     const char *arguments[MAX_SETTINGS + 6] = {"plan", config, "--json", "--ranks", number};
-    char *copy = heap_string(settings, strlen(settings)), *save = NULL;
+    char *copy = heap_strdup(settings), *save = NULL;
     struct text out = {0};
     struct json *plan;
     int n = 5;

@@ -148,7 +148,7 @@ TEST(default_path_is_in_the_user_cache)
     char *old[2];
     for (int i = 0; i < 2; i++) {
         const char *value = getenv(names[i]);
-        old[i] = value ? heap_string(value, strlen(value)) : NULL;
+        old[i] = value ? heap_strdup(value) : NULL;
     }
     setenv("XDG_CACHE_HOME", "/caches", 1), setenv("HOME", "/home/u", 1);
     char *path = tuning_default_path();

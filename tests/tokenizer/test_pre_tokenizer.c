@@ -38,8 +38,6 @@ static bool cut(struct split_rule step, const char *text, const char *want)
     return pieces(&s, text, want);
 }
 
-static char *string(const char *text) { return heap_string(text, strlen(text)); }
-
 TEST(pre_tokenizer_follows_each_split_behavior)
 {
     static const struct {
@@ -58,7 +56,7 @@ TEST(pre_tokenizer_follows_each_split_behavior)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct split_rule s = {
-            .string = string("-"), .behavior = rows[i].behavior, .invert = rows[i].invert};
+            .string = heap_strdup("-"), .behavior = rows[i].behavior, .invert = rows[i].invert};
         CHECK(cut(s, "--ab-c--", rows[i].want));
     }
 }
@@ -66,7 +64,7 @@ TEST(pre_tokenizer_follows_each_split_behavior)
 TEST(pre_tokenizer_matches_strings_marks_patterns_and_splitters)
 {
     struct regex *r;
-    CHECK(cut((struct split_rule){.string = string("aa")}, "aaaxa", "aa|axa|"));
+    CHECK(cut((struct split_rule){.string = heap_strdup("aa")}, "aaaxa", "aa|axa|"));
     CHECK(cut((struct split_rule){.marks = UNICODE_DIGIT}, "a12\xC2\xB2 \xB2",
               "a|1|2|\xC2\xB2| \xB2|"));
     CHECK(cut((struct split_rule){.marks = UNICODE_PUNCTUATION, .behavior = SPLIT_CONTIGUOUS},
@@ -74,7 +72,7 @@ TEST(pre_tokenizer_matches_strings_marks_patterns_and_splitters)
     CHECK_STATUS(OK, regex_compile(&r, "[0-9]{2}"));
     CHECK(cut((struct split_rule){.regex = r}, "12345a67", "12|34|5a|67|"));
     CHECK(cut((struct split_rule){.split = split_gpt2}, "it's 1", "it|'s| 1|"));
-    CHECK(cut((struct split_rule){.string = string("x")}, "", ""));
+    CHECK(cut((struct split_rule){.string = heap_strdup("x")}, "", ""));
 }
 
 TEST(pre_tokenizer_rules_see_the_pieces_of_the_previous_rule)
@@ -100,7 +98,7 @@ TEST(pre_tokenizer_rules_can_match_in_the_byte_alphabet)
 TEST(pre_tokenizer_adds_a_missing_prefix_space)
 {
     struct pre_tokenizer s = {.count = 2};
-    s.rules[0].string = string("-");
+    s.rules[0].string = heap_strdup("-");
     s.rules[1] = (struct split_rule){.split = split_gpt2, .adds_prefix_space = true};
     CHECK(pieces(&s, "a- b-\tc", " a| -| b| -| |\t|c|"));
     s = (struct pre_tokenizer){.count = 1};

@@ -150,7 +150,7 @@ TEST(ranks_with_other_data_are_named_and_copies_accepted)
 static enum status check_start(const struct comm *c, void *context)
 {
     const struct of_ranks *of = context;
-    struct start s = {.folder = heap_string(of->with[c->rank], strlen(of->with[c->rank])),
+    struct start s = {.folder = heap_strdup(of->with[c->rank]),
                       .native = strstr(of->with[c->rank], "step-") != NULL};
     enum status st = rank_check_start(&s, c);
     start_release(&s);

@@ -52,8 +52,7 @@ static void simulated_open(struct simulated *s, const char *const *settings)
                                "[training]\nlocal_batch_size = 2\nglobal_batch_size = 8\n"
                                "seq_len = 12\nsteps = 40\n"
                                "[data]\ntokenizer = \"bytes\"\nstreams = 8\nshuffle_window = 4\n";
-    s->toml =
-        heap_string(test_path(s->folder, "run.toml"), strlen(test_path(s->folder, "run.toml")));
+    s->toml = heap_strdup(test_path(s->folder, "run.toml"));
     CHECK_STATUS(OK, file_write(s->toml, toml, sizeof toml - 1));
     text_addf(&dump, "job.dump_folder=%s", test_path(s->folder, "out"));
     list[n++] = dump.data;
@@ -417,7 +416,7 @@ TEST(rows_follow_from_the_checkpoint_that_a_run_begins_with)
     struct simulated s;
     SIMULATED_OPEN(&s, setting("training.dataset_path", write_lines()));
     train(&s, (struct job){.ranks = 2, .until = 14, .every = 5});
-    char *first = heap_string(s.config.job.dump_folder, strlen(s.config.job.dump_folder));
+    char *first = heap_strdup(s.config.job.dump_folder);
     const char *other = test_path(s.folder, "other");
     CHECK_STATUS(OK, config_assign(&s.config, "job.dump_folder", other, "test"));
     CHECK_STATUS(OK, config_assign(&s.config, "checkpoint.initial_load_path", first, "test"));

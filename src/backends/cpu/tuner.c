@@ -32,13 +32,11 @@ struct tuner {
     bool disabled;
 };
 
-static char *heap_copy(const char *string) { return heap_string(string, strlen(string)); }
-
 struct tuner *tuner_open(const char *path, const struct tuned_device *d, double (*clock)(void))
 {
     struct tuner *t = heap(sizeof *t);
     tuning_open(&t->file, path);
-    t->backend = heap_copy(d->backend), t->processor = heap_copy(d->processor),
+    t->backend = heap_strdup(d->backend), t->processor = heap_strdup(d->processor),
     t->threads = d->threads;
     t->rate = FIRST_RATE * d->threads, t->clock = clock;
     return t;

@@ -62,7 +62,7 @@ static enum status read_directory(struct tensor_slices *slices, const char *path
 {
     struct dcp_reader r = {.slices = slices, .path = path, .state = state};
     enum status st = STATUS_OK;
-    *slices = (struct tensor_slices){.path = heap_string(path, strlen(path))};
+    *slices = (struct tensor_slices){.path = heap_strdup(path)};
     slices->head_dim = shape && !shape->qk_norm ? shape->K : 0; /* as torch_model.c's our_row */
     TRY_OUT(dcp_directory_open(&r.directory, path, slices, false));
     TRY_OUT(dcp_directory_visit(&r.directory, add_entry, &r));

@@ -125,7 +125,7 @@ static enum status read_tensor(const struct dcp_bytes *item, const char *fqn,
     if (t.count != 1 || t.all[0].name[0])
         FAIL_OUT(DATA, "expected one tensor in its archive, found %zu", t.count);
     *tensor = t.all[0];
-    tensor->name = heap_string(fqn, strlen(fqn));
+    tensor->name = heap_strdup(fqn);
 out:
     torch_tensors_release(&t);
     torch_archive_close(&a);

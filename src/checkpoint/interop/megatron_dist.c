@@ -74,7 +74,7 @@ static enum status open_reader(struct megatron_reader *r, struct tensor_slices *
                                const char *path)
 {
     *r = (struct megatron_reader){.slices = slices};
-    *slices = (struct tensor_slices){.path = heap_string(path, strlen(path))};
+    *slices = (struct tensor_slices){.path = heap_strdup(path)};
     TRY(dcp_directory_open(&r->directory, path, slices, true));
     TRY(read_state(r));
     return STATUS_OK;
@@ -246,8 +246,8 @@ static enum status open_source(struct megatron_reader *r, enum megatron_source s
                                struct tensor_slices *slices)
 {
     struct tensor_slices *mapped = r->slices;
-    *slices = (struct tensor_slices){.path = heap_string(mapped->path, strlen(mapped->path)),
-                                     .head_dim = mapped->head_dim};
+    *slices =
+        (struct tensor_slices){.path = heap_strdup(mapped->path), .head_dim = mapped->head_dim};
     r->slices = slices;
     enum status st = add_source(r, source);
     if (!st) st = tensor_slices_finish(slices);

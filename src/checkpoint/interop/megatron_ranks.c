@@ -253,7 +253,7 @@ static enum status open_model(struct tensor_slices *slices, const char *path,
                               const struct model_shape *shape, bool *has_fused_norms)
 {
     struct ranks_reader r = {.slices = slices};
-    *slices = (struct tensor_slices){.path = heap_string(path, strlen(path))};
+    *slices = (struct tensor_slices){.path = heap_strdup(path)};
     enum status st = open_ranks(&r, shape);
     *has_fused_norms = r.has_fused_norms;
     return tensor_slices_opened(slices, st);
@@ -371,7 +371,7 @@ static enum status open_optimizer(struct tensor_slices *slices, const char *path
                                   const struct optimizer_part *part)
 {
     struct ranks_reader r = {.slices = slices};
-    *slices = (struct tensor_slices){.path = heap_string(path, strlen(path))};
+    *slices = (struct tensor_slices){.path = heap_strdup(path)};
     return tensor_slices_opened(slices, open_optimizer_ranks(&r, shape, part));
 }
 

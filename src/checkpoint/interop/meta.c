@@ -40,7 +40,7 @@ static enum status list_files(const char *path, struct file_list *files)
     *files = (struct file_list){0};
     if (!file_is_dir(path)) {
         files->paths = heap(sizeof *files->paths);
-        files->paths[files->count++] = heap_string(path, strlen(path));
+        files->paths[files->count++] = heap_strdup(path);
         return STATUS_OK;
     }
     TRY(list_folder(path, "consolidated.", files));
@@ -60,7 +60,7 @@ bool meta_detect(const char *path)
 
 char *meta_folder(const char *path)
 {
-    return file_is_dir(path) ? heap_string(path, strlen(path)) : file_parent(path);
+    return file_is_dir(path) ? heap_strdup(path) : file_parent(path);
 }
 
 /* One model-parallel shard. */
@@ -139,7 +139,7 @@ enum status meta_open(struct tensor_slices *slices, const char *path,
     struct file_list files = {0};
     struct meta_shard s = {.slices = slices, .shape = shape};
     enum status st = STATUS_OK;
-    *slices = (struct tensor_slices){.path = heap_string(path, strlen(path))};
+    *slices = (struct tensor_slices){.path = heap_strdup(path)};
     slices->head_dim = shape ? shape->K : 0;
     TRY_OUT(list_files(path, &files));
     s.count = (int64_t)files.count;
@@ -170,7 +170,7 @@ static enum status write_tensors(const struct torch_model *m, int fd, const char
     if (tied >= 0) {
         const char *head = params[PARAM_head].name;
         tensors[count] = tensors[tied];
-        tensors[count++].name = heap_string(head, strlen(head));
+        tensors[count++].name = heap_strdup(head);
     }
     TRY_OUT(torch_writer_open(&w, fd, path, 0, tensors, (size_t)count));
     for (int i = 0; i < m->layout->num_tensors; i++)

@@ -64,7 +64,7 @@ enum status model_files_open(struct model_files *m, const char *folder)
     char *index = file_join(folder, SINGLE ".index.json");
     char *single = file_join(folder, SINGLE);
     enum status st = STATUS_OK;
-    *m = (struct model_files){.folder = heap_string(folder, strlen(folder))};
+    *m = (struct model_files){.folder = heap_strdup(folder)};
     if (file_exists(index))
         TRY_OUT(open_indexed(m, folder, index));
     else if (file_exists(single))
@@ -127,7 +127,7 @@ enum status model_files_open_any(struct model_files *m, const char *path,
         TRY(open_safetensors(m, path, shape));
         return STATUS_OK;
     }
-    *m = (struct model_files){.folder = heap_string(path, strlen(path))};
+    *m = (struct model_files){.folder = heap_strdup(path)};
     m->slices = heap(sizeof *m->slices);
     enum status st = pytorch_bin_detect(path) ? pytorch_bin_open(m->slices, path, shape)
                                               : torch_files_open(m->slices, path, shape);
@@ -141,7 +141,7 @@ static enum status open_listed(struct model_files *m, const char *folder, const 
     struct file_list names;
     enum status st = STATUS_OK;
     TRY(manifest_list(folder, &names));
-    *m = (struct model_files){.folder = heap_string(folder, strlen(folder))};
+    *m = (struct model_files){.folder = heap_strdup(folder)};
     for (size_t i = 0; i < names.count && !st; i++) {
         if (strncmp(names.paths[i], stem, strlen(stem))) continue;
         char *path = file_join(folder, names.paths[i]);
@@ -165,7 +165,7 @@ static bool is_checkpoint(const char *folder) { return file_exists_in(folder, MA
 enum status model_files_open_ema(struct model_files *m, const char *folder)
 {
     if (is_checkpoint(folder)) return open_listed(m, folder, "ema-");
-    *m = (struct model_files){.folder = heap_string(folder, strlen(folder))};
+    *m = (struct model_files){.folder = heap_strdup(folder)};
     return STATUS_OK;
 }
 
@@ -177,7 +177,7 @@ static enum status open_moments(struct model_files *m, const char *path,
         TRY(model_files_open_moments(m, path));
         return STATUS_OK;
     }
-    *m = (struct model_files){.folder = heap_string(path, strlen(path))};
+    *m = (struct model_files){.folder = heap_strdup(path)};
     if (model_files_have_safetensors(path) || pytorch_bin_detect(path) || !torch_files_detect(path))
         return STATUS_OK;
     m->slices = heap(sizeof *m->slices);

@@ -53,7 +53,7 @@ static void add_rank_tensor(struct nxdt_reader *r, struct rank_tensor one)
         r->capacity = r->capacity ? 2 * r->capacity : 64;
         r->tensors = heap_grow(r->tensors, r->capacity, sizeof *r->tensors);
     }
-    one.tensor.name = heap_string(one.tensor.name, strlen(one.tensor.name));
+    one.tensor.name = heap_strdup(one.tensor.name);
     r->tensors[r->count++] = one;
 }
 
@@ -308,7 +308,7 @@ enum status nxdt_open(struct tensor_slices *slices, const char *path,
     struct nxdt_files files = {0};
     struct nxdt_reader r = {.slices = slices, .shape = shape, .files = &files};
     enum status st = STATUS_OK;
-    *slices = (struct tensor_slices){.path = heap_string(path, strlen(path))};
+    *slices = (struct tensor_slices){.path = heap_strdup(path)};
     if (!shape)
         FAIL_OUT(
             MISSING,

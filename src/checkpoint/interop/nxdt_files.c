@@ -93,7 +93,7 @@ static void find_files(struct nxdt_files *f, const char *path, char **tag)
     const char *name = file_name(path);
     char *model = file_join(path, "model");
     list_files(f, model);
-    *tag = heap_string(path, strlen(path));
+    *tag = heap_strdup(path);
     if (!f->count) {
         list_files(f, path);
         free(*tag);

@@ -86,7 +86,7 @@ static enum status open_named(struct tensor_slices *slices, const char *folder, 
     for (size_t i = opened->count; i-- > 0;)
         if (!strcmp(opened->paths[i], name)) return STATUS_OK;
     opened->paths = heap_grow(opened->paths, opened->count + 1, sizeof *opened->paths);
-    opened->paths[opened->count++] = heap_string(name, strlen(name));
+    opened->paths[opened->count++] = heap_strdup(name);
     char *path = file_join(folder, name);
     enum status st = open_file(slices, path, shape);
     free(path);
@@ -127,7 +127,7 @@ enum status pytorch_bin_open(struct tensor_slices *slices, const char *folder,
 {
     char *index = file_join(folder, INDEX), *single = file_join(folder, SINGLE);
     enum status st = STATUS_OK;
-    *slices = (struct tensor_slices){.path = heap_string(folder, strlen(folder))};
+    *slices = (struct tensor_slices){.path = heap_strdup(folder)};
     TRY_OUT(file_exists(index) ? open_indexed(slices, folder, shape, index)
                                : open_single(slices, folder, shape, single));
     TRY_OUT(tensor_slices_finish(slices));

@@ -9,7 +9,7 @@ enum status tensor_slices_map(struct tensor_slices *s, const char *path,
 {
     s->maps = heap_grow(s->maps, s->num_maps + 1, sizeof *s->maps);
     s->files = heap_grow(s->files, s->num_maps + 1, sizeof *s->files);
-    s->files[s->num_maps] = heap_string(path, strlen(path));
+    s->files[s->num_maps] = heap_strdup(path);
     s->maps[s->num_maps] = heap(sizeof **s->maps);
     *map = s->maps[s->num_maps++];
     TRY(file_map_open(s->maps[s->num_maps - 1], path));

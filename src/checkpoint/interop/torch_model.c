@@ -13,7 +13,7 @@ struct torch_tensor torch_model_tensor(const struct torch_model *m, int i)
     char name[96];
     bool vector = params[t->id].axes[1] == 0;
     layout_tensor_name(t, false, name);
-    return (struct torch_tensor){.name = heap_string(name, strlen(name)),
+    return (struct torch_tensor){.name = heap_strdup(name),
                                  .dtype = m->dtype,
                                  .num_dims = vector ? 1 : 2,
                                  .shape = {t->rows, t->columns}};

@@ -41,7 +41,7 @@ static enum status read_flags(struct import *im, const struct shell_words *w, si
 {
     for (size_t i = begin; i < w->count; i++) {
         if (strncmp(w->items[i], "--", 2)) continue; /* the launcher's own words */
-        char *flag = heap_string(w->items[i], strlen(w->items[i]));
+        char *flag = heap_strdup(w->items[i]);
         spell(flag);
         char *equals = strchr(flag, '=');
         if (equals) *equals = 0;

@@ -12,8 +12,6 @@
 #include <string.h>
 #include <strings.h>
 
-static char *duplicate(const char *string) { return heap_string(string, strlen(string)); }
-
 enum status import_init(struct import *im, const char *file, const char *format)
 {
     *im = (struct import){.file = file, .format = format, .lenient = im->lenient};
@@ -43,9 +41,9 @@ void import_add_item(struct import *im, const char *key, int line, const char *c
     im->items = heap_grow(im->items, im->num_items + 1, sizeof *im->items);
     struct import_item *item = &im->items[im->num_items++];
     *item = (struct import_item){
-        .key = duplicate(key), .null = !values, .line = line, .count = values ? count : 0};
+        .key = heap_strdup(key), .null = !values, .line = line, .count = values ? count : 0};
     item->values = heap(item->count * sizeof *item->values);
-    for (size_t i = 0; i < item->count; i++) item->values[i] = duplicate(values[i]);
+    for (size_t i = 0; i < item->count; i++) item->values[i] = heap_strdup(values[i]);
 }
 
 static const struct import_item *last_of(const struct import *im, const char *key)
@@ -175,10 +173,10 @@ static void add_note(struct import *im, enum import_verdict verdict, const struc
         im->items[item - im->items].handled = true;
     }
     append_note(im, &(struct import_note){.verdict = verdict,
-                                          .key = duplicate(item ? item->key : ""),
-                                          .value = value.data ? value.data : duplicate(""),
-                                          .target = duplicate(target),
-                                          .text = duplicate(text ? text : ""),
+                                          .key = heap_strdup(item ? item->key : ""),
+                                          .value = value.data ? value.data : heap_strdup(""),
+                                          .target = heap_strdup(target),
+                                          .text = heap_strdup(text ? text : ""),
                                           .line = item ? item->line : 0});
 }
 
@@ -191,10 +189,10 @@ void import_add_note(struct import *im, enum import_verdict verdict, const struc
 void import_refuse_default(struct import *im, const char *key, const char *text)
 {
     append_note(im, &(struct import_note){.verdict = IMPORT_UNSUPPORTED,
-                                          .key = duplicate(key),
-                                          .value = duplicate(""),
-                                          .target = duplicate(""),
-                                          .text = duplicate(text)});
+                                          .key = heap_strdup(key),
+                                          .value = heap_strdup(""),
+                                          .target = heap_strdup(""),
+                                          .text = heap_strdup(text)});
 }
 
 /* TOML's word for a boolean such as YAML's `on`; other values as they are. */
@@ -266,7 +264,7 @@ void import_add_source(struct import *im, const char *path, const char *column, 
 {
     im->sources = heap_grow(im->sources, im->num_sources + 1, sizeof *im->sources);
     im->sources[im->num_sources++] =
-        (struct import_source){duplicate(path), duplicate(column), weight};
+        (struct import_source){heap_strdup(path), heap_strdup(column), weight};
 }
 
 /* Whether the value equals one of the words, which | separates, as text or as a number. */

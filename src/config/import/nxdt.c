@@ -430,7 +430,7 @@ static void release_overrides(struct override *list, size_t count)
 
 static struct yaml_tree *find_path(struct yaml_tree *at, const char *path)
 {
-    char *copy = heap_string(path, strlen(path)), *next;
+    char *copy = heap_strdup(path), *next;
     for (char *name = strtok_r(copy, ".", &next); name && at; name = strtok_r(NULL, ".", &next))
         at = yaml_tree_get(at, name);
     free(copy);
@@ -456,7 +456,7 @@ static enum status read_override(struct yaml_tree *root, const char *setting, st
     struct yaml_tree *value = yaml_tree_get(o->value, "value");
     if (!value || !at || at->kind != YAML_SCALAR || value->kind != YAML_SCALAR) return STATUS_OK;
     free(at->text);
-    at->text = heap_string(equals + 1, strlen(equals + 1));
+    at->text = heap_strdup(equals + 1);
     at->plain = true, at->line = 0;
     yaml_tree_free(o->value);
     o->value = NULL, o->key[0] = 0; /* done */

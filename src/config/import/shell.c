@@ -58,13 +58,13 @@ struct shell_variable *shell_find_or_add(struct shell *s, const char *name)
     if (v) return v;
     s->variables = heap_grow(s->variables, s->num_variables + 1, sizeof *s->variables);
     v = &s->variables[s->num_variables++];
-    *v = (struct shell_variable){.name = heap_string(name, strlen(name))};
+    *v = (struct shell_variable){.name = heap_strdup(name)};
     return v;
 }
 
 void shell_set(struct shell *s, const char *name, const char *value)
 {
-    char *kept = heap_string(value, strlen(value)); /* it may point into the variable */
+    char *kept = heap_strdup(value); /* it may point into the variable */
     struct shell_variable *v = shell_find_or_add(s, name);
     if (v->is_given && shell_is_unknown(kept)) {
         free(kept);
@@ -121,7 +121,7 @@ void shell_add_note(struct shell *s, int line, const char *text)
     for (size_t i = 0; i < s->num_notes; i++)
         if (s->notes[i].line == line && !strcmp(s->notes[i].text, text)) return;
     s->notes = heap_grow(s->notes, s->num_notes + 1, sizeof *s->notes);
-    s->notes[s->num_notes++] = (struct shell_note){line, heap_string(text, strlen(text))};
+    s->notes[s->num_notes++] = (struct shell_note){line, heap_strdup(text)};
 }
 
 enum status shell_count_step(struct shell *s, int line)

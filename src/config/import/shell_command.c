@@ -37,7 +37,7 @@ static void open_script(struct shell *s, const struct shell_words *w, size_t at,
         return;
     }
     text_adds(&script->bytes, "");
-    script->file = heap_string(file, strlen(file));
+    script->file = heap_strdup(file);
     for (size_t i = at + 1; i < w->count; i++)
         if (!assign_word(s, w->items[i]))
             shell_words_add(&script->arguments, w->items[i], strlen(w->items[i]));
@@ -75,7 +75,7 @@ static void start_program(struct shell *s, const struct shell_words *w, int line
         for (size_t k = i + 1; k < w->count; k++)
             shell_words_add(&s->command, w->items[k], strlen(w->items[k]));
         s->command_line = line;
-        if (accelerated) s->accelerated = heap_string(w->items[i], strlen(w->items[i]));
+        if (accelerated) s->accelerated = heap_strdup(w->items[i]);
         if (!s->command.count) shell_words_add(&s->command, "", 0);
         return;
     }

@@ -19,9 +19,9 @@ static enum status read_replace(struct normalizer_step *s, const struct json *v,
              "%s: normalizer Replace: expected a content, and a pattern that is a Regex or a "
              "String that is not empty",
              path);
-    s->content = heap_string(json_string(content), strlen(json_string(content)));
+    s->content = heap_strdup(json_string(content));
     if (has_string)
-        s->string = heap_string(json_string(string), strlen(json_string(string)));
+        s->string = heap_strdup(json_string(string));
     else
         TRY_PREFIX(regex_compile(&s->regex, json_string(regex)), "%s: normalizer Replace", path);
     return STATUS_OK;
@@ -32,7 +32,7 @@ static enum status read_prepend(struct normalizer_step *s, const struct json *v,
     const struct json *content = json_get(v, "prepend");
     if (!json_is_string(content))
         FAIL(DATA, "%s: normalizer Prepend: \"prepend\" must be a string", path);
-    s->content = heap_string(json_string(content), strlen(json_string(content)));
+    s->content = heap_strdup(json_string(content));
     return STATUS_OK;
 }
 

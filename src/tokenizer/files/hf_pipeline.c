@@ -58,7 +58,7 @@ static enum status read_split(struct tokenizer *t, const struct json *v, struct 
         FAIL(UNSUPPORTED,
              "%s: pre_tokenizer Split: the pattern must be a Regex or a String that is not empty",
              t->path);
-    rule->string = heap_string(json_string(string), strlen(json_string(string)));
+    rule->string = heap_strdup(json_string(string));
     return STATUS_OK;
 }
 

@@ -108,7 +108,7 @@ enum status tekken_read(struct tokenizer *t, const struct json *root)
              (long long)rank, (long long)(size - num_specials));
     TRY_PREFIX(vocabulary_finish(&t->vocabulary), "%s", t->path);
     vocabulary_add_all_splits(&t->vocabulary);
-    t->pattern_name = heap_string(pattern, strlen(pattern));
+    t->pattern_name = heap_strdup(pattern);
     t->pattern = t->pattern_name;
     t->vocab_size = (int32_t)size;
     t->format = FORMAT_TEKKEN;

@@ -195,7 +195,7 @@ enum status tiktoken_read(struct tokenizer *t, const struct json *config, const 
         TRY(find_pattern(t, config, &pattern));
         scheme = tiktoken_scheme_find(pattern);
         if (!scheme) TRY(check_pattern(t, pattern));
-        t->pattern_name = heap_string(pattern, strlen(pattern));
+        t->pattern_name = heap_strdup(pattern);
     }
     t->pattern = scheme ? scheme->pattern : t->pattern_name;
     TRY(tiktoken_set_pattern(t));

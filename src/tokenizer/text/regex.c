@@ -55,7 +55,7 @@ enum status regex_compile(struct regex **out, const char *pattern)
     }
     *out = heap(sizeof **out);
     (*out)->code = code;
-    (*out)->pattern = heap_string(pattern, strlen(pattern));
+    (*out)->pattern = heap_strdup(pattern);
     return STATUS_OK;
 }
 

@@ -8,7 +8,7 @@ static enum shell_result evaluate(const char *words)
     struct shell s;
     struct shell_words w = {0};
     enum shell_result result;
-    char *copy = heap_string(words, strlen(words)), *next;
+    char *copy = heap_strdup(words), *next;
     for (char *at = strtok_r(copy, " ", &next); at; at = strtok_r(NULL, " ", &next))
         shell_words_add(&w, at, strlen(at));
     shell_init(&s, "x.sh", (struct shell_files){0});

@@ -184,8 +184,8 @@ static void set_reduction(const char *path, unsigned scheme)
     struct tuning t;
     char word[DIGITS + 1], *key, *entry;
     tuning_open(&t, path);
-    key = heap_string(t.entries[0].key, strlen(t.entries[0].key));
-    entry = heap_string(t.entries[0].variant, strlen(t.entries[0].variant));
+    key = heap_strdup(t.entries[0].key);
+    entry = heap_strdup(t.entries[0].variant);
     snprintf(word, sizeof word, "%016x", scheme);
     memcpy(entry + (ptrdiff_t)STUB_WORD_REDUCTION * DIGITS, word, DIGITS);
     tuning_set(&t, key, entry);
@@ -244,7 +244,7 @@ TEST(invalid_entries_of_the_file_are_replaced)
         tuning_open(&t, path);
         text_clear(&bad);
         for (size_t k = 0; k < 128; k++) text_adds(&bad, i ? "7" : "x");
-        char *key = heap_string(t.entries[0].key, strlen(t.entries[0].key));
+        char *key = heap_strdup(t.entries[0].key);
         tuning_set(&t, key, bad.data);
         CHECK_STATUS(OK, tuning_save(&t));
         tuning_close(&t);
