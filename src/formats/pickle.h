@@ -25,6 +25,7 @@
     X(TENSOR_V2, "torch._utils", "_rebuild_tensor_v2")                                             \
     X(TENSOR_V3, "torch._utils", "_rebuild_tensor_v3")                                             \
     X(PARAMETER, "torch._utils", "_rebuild_parameter")                                             \
+    X(FROM_TYPE, "torch._tensor", "_rebuild_from_type_v2")                                         \
     X(DOUBLE_STORAGE, "torch", "DoubleStorage")                                                    \
     X(FLOAT_STORAGE, "torch", "FloatStorage")                                                      \
     X(HALF_STORAGE, "torch", "HalfStorage")                                                        \

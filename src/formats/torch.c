@@ -156,11 +156,29 @@ static enum status find_data(const struct torch_archive *a, const struct pickle_
     return STATUS_OK;
 }
 
+/* The call that makes a tensor. */
+struct tensor_call {
+    enum pickle_class class;
+    const struct pickle_value *arguments;
+};
+
+/* That of a tensor with Python attributes is in _rebuild_from_type_v2(function, type, arguments,
+ * attributes). */
+static struct tensor_call tensor_call(const struct pickle_value *v)
+{
+    const struct pickle_value *arguments = v->items[0], *function = pickle_item(arguments, 0);
+    if (v->class != PICKLE_FROM_TYPE) return (struct tensor_call){v->class, arguments};
+    bool is_class = function && function->kind == PICKLE_IS_CLASS;
+    return (struct tensor_call){is_class ? function->class : PICKLE_UNKNOWN,
+                                pickle_item(arguments, 2)};
+}
+
 static bool is_tensor(const struct pickle_value *v)
 {
-    return v->kind == PICKLE_IS_OBJECT &&
-           (v->class == PICKLE_TENSOR_V2 || v->class == PICKLE_TENSOR_V3 ||
-            v->class == PICKLE_TENSOR || v->class == PICKLE_PARAMETER);
+    if (v->kind != PICKLE_IS_OBJECT) return false;
+    enum pickle_class class = tensor_call(v).class;
+    return class == PICKLE_TENSOR_V2 || class == PICKLE_TENSOR_V3 || class == PICKLE_TENSOR ||
+           v->class == PICKLE_PARAMETER;
 }
 
 static enum status read_tensor(const struct torch_archive *a, const struct pickle_value *v,
@@ -171,24 +189,27 @@ static enum status read_tensor(const struct torch_archive *a, const struct pickl
         v = pickle_argument(v, PICKLE_PARAMETER, 0);
     if (!v || !is_tensor(v) || v->class == PICKLE_PARAMETER)
         FAIL(DATA, "%s: parameter %s does not wrap a tensor", a->name, t->name);
-    const struct pickle_value *persistent = pickle_argument(v, v->class, 0);
-    const struct pickle_value *dtype = pickle_argument(v, v->class, 6), *storage = NULL;
+    const struct tensor_call c = tensor_call(v);
+    const struct pickle_value *persistent = pickle_item(c.arguments, 0);
+    const struct pickle_value *dtype = pickle_item(c.arguments, 6), *storage = NULL;
     if (persistent && persistent->kind == PICKLE_IS_PERSISTENT) storage = persistent->items[0];
-    if (v->class != PICKLE_TENSOR_V3) dtype = pickle_item(storage, 1);
+    if (c.class != PICKLE_TENSOR_V3) dtype = pickle_item(storage, 1);
     if (!find_dtype(dtype, &t->dtype))
         FAIL(UNSUPPORTED, "%s: tensor %s: unsupported dtype", a->name, t->name);
-    t->num_dims = pickle_int_tuple(pickle_argument(v, v->class, 2), TORCH_DIMS, t->shape);
+    t->num_dims = pickle_int_tuple(pickle_item(c.arguments, 2), TORCH_DIMS, t->shape);
     if (t->num_dims < 0 ||
-        pickle_int_tuple(pickle_argument(v, v->class, 3), TORCH_DIMS, t->strides) != t->num_dims)
+        pickle_int_tuple(pickle_item(c.arguments, 3), TORCH_DIMS, t->strides) != t->num_dims)
         FAIL(DATA, "%s: tensor %s: invalid shape", a->name, t->name);
-    TRY(find_data(a, storage, pickle_argument(v, v->class, 1), t));
+    TRY(find_data(a, storage, pickle_item(c.arguments, 1), t));
     return STATUS_OK;
 }
 
-/* A walk over nested dicts.  `steps` bounds it, because shared dicts can be visited many times. */
+/* A walk over nested dicts and, if `lists`, lists.  `steps` bounds it, because shared ones can be
+ * visited many times. */
 struct tensor_walk {
     const struct torch_archive *archive;
     struct torch_tensors *out;
+    bool lists;
     bool references; /* list TensorReferences, too */
     size_t capacity, steps;
 };
@@ -197,6 +218,11 @@ static bool is_listed(const struct tensor_walk *w, const struct pickle_value *v)
 {
     bool refers = v->kind == PICKLE_IS_OBJECT && v->class == PICKLE_TENSOR_REFERENCE;
     return is_tensor(v) || (refers && w->references);
+}
+
+static bool is_nested(const struct tensor_walk *w, const struct pickle_value *v)
+{
+    return v->kind == PICKLE_IS_DICT || (v->kind == PICKLE_IS_LIST && w->lists);
 }
 
 static enum status read_reference(const struct torch_archive *a, const struct pickle_value *v,
@@ -222,7 +248,7 @@ static enum status walk_dict(struct tensor_walk *w, const struct pickle_value *v
         int len;
         if (w->steps++ > w->archive->pickle.num_values)
             FAIL(DATA, "%s: the pickle repeats shared dicts too often", w->archive->name);
-        if (item->kind != PICKLE_IS_DICT && !is_listed(w, item)) continue;
+        if (!is_nested(w, item) && !is_listed(w, item)) continue;
         if (key->kind == PICKLE_IS_INT)
             len = snprintf(path, sizeof path, "%s%s%lld", name, dot, (long long)key->integer);
         else if (key->kind == PICKLE_IS_STRING && key->len < sizeof path)
@@ -241,14 +267,31 @@ static enum status walk_dict(struct tensor_walk *w, const struct pickle_value *v
     return STATUS_OK;
 }
 
+static enum status walk_list(struct tensor_walk *w, const struct pickle_value *v, const char *name,
+                             int depth)
+{
+    for (size_t i = 0; i < v->count; i++) {
+        char path[TORCH_NAME];
+        if (w->steps++ > w->archive->pickle.num_values)
+            FAIL(DATA, "%s: the pickle repeats shared lists too often", w->archive->name);
+        if (!is_nested(w, v->items[i]) && !is_listed(w, v->items[i])) continue;
+        int len = snprintf(path, sizeof path, "%s.%zu", name, i);
+        if (len < 0 || (size_t)len >= sizeof path)
+            FAIL(DATA, "%s: the keys of \"%.100s\" are too long", w->archive->name, name);
+        TRY(walk_value(w, v->items[i], path, depth + 1));
+    }
+    return STATUS_OK;
+}
+
 static enum status walk_value(struct tensor_walk *w, const struct pickle_value *v, const char *name,
                               int depth)
 {
-    if (v->kind == PICKLE_IS_DICT && depth < MAX_DEPTH) {
-        TRY(walk_dict(w, v, name, depth));
+    if (is_nested(w, v) && depth < MAX_DEPTH) {
+        TRY(v->kind == PICKLE_IS_DICT ? walk_dict(w, v, name, depth)
+                                      : walk_list(w, v, name, depth));
         return STATUS_OK;
     }
-    if (v->kind == PICKLE_IS_DICT)
+    if (is_nested(w, v))
         FAIL(DATA, "%s: dict \"%.100s\" is nested too deeply", w->archive->name, name);
     if (!is_listed(w, v)) return STATUS_OK;
     struct torch_tensors *t = w->out;
@@ -263,25 +306,30 @@ static enum status walk_value(struct tensor_walk *w, const struct pickle_value *
     return STATUS_OK;
 }
 
-static enum status walk_archive(const struct torch_archive *a, bool references,
-                                struct torch_tensors *t)
+static enum status run_walk(struct tensor_walk w, const struct pickle_value *from)
 {
-    *t = (struct torch_tensors){0};
-    struct tensor_walk w = {.archive = a, .out = t, .references = references};
-    enum status st = walk_value(&w, a->pickle.root, "", 0);
-    if (st) torch_tensors_release(t);
+    *w.out = (struct torch_tensors){0};
+    enum status st = walk_value(&w, from, "", 0);
+    if (st) torch_tensors_release(w.out);
     return st;
 }
 
 enum status torch_archive_tensors(const struct torch_archive *a, struct torch_tensors *t)
 {
-    TRY(walk_archive(a, false, t));
+    TRY(run_walk((struct tensor_walk){.archive = a, .out = t}, a->pickle.root));
+    return STATUS_OK;
+}
+
+enum status torch_archive_tensors_in(const struct torch_archive *a, const struct pickle_value *v,
+                                     struct torch_tensors *t)
+{
+    TRY(run_walk((struct tensor_walk){.archive = a, .out = t, .lists = true}, v));
     return STATUS_OK;
 }
 
 enum status torch_archive_references(const struct torch_archive *a, struct torch_tensors *t)
 {
-    TRY(walk_archive(a, true, t));
+    TRY(run_walk((struct tensor_walk){.archive = a, .out = t, .references = true}, a->pickle.root));
     return STATUS_OK;
 }
 

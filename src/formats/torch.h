@@ -44,6 +44,9 @@ struct torch_tensors {
 /* Lists the tensors of a dict and of the dicts nested in it; a root that is a tensor has the name
  * "".  Other values are ignored.  DATA: a tensor exceeds its storage. */
 enum status torch_archive_tensors(const struct torch_archive *a, struct torch_tensors *t);
+/* Lists those of a dict or list in the archive, where items of lists have their numbers as keys. */
+enum status torch_archive_tensors_in(const struct torch_archive *a, const struct pickle_value *v,
+                                     struct torch_tensors *t);
 /* Lists the TensorReferences of torch_xla, too: each replaces a tensor that has a file of its own,
  * and gives its number. */
 enum status torch_archive_references(const struct torch_archive *a, struct torch_tensors *t);

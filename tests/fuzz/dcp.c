@@ -46,9 +46,6 @@ static void put_optimizer(const void *pickle, size_t len)
 static void use_ranks(const struct model_shape *shape)
 {
     struct tensor_slices p;
-    bool has;
-    enum status st = megatron_ranks_have_optimizer(folder(), &has);
-    BUG_IF(st && has);
     if (!megatron_ranks_open(&p, folder(), shape)) {
         tensor_slices_use(&p);
         tensor_slices_release(&p);

@@ -6,11 +6,11 @@
 needs megatron-core (0.16), torch and transformers, no GPU. Megatron's own code builds GPTModels on the
 CPU (gloo; up to 2 x 2 x 2 tensor-, pipeline- and data-parallel ranks), steps its optimizer on random gradients
 and saves by dist_checkpointing; it then loads each checkpoint into one rank. Weights and moments of
-`llamero convert` must be the same bits, and logits of the converted folder close to Megatron's. Moments in
-buckets (dp_reshardable), which one rank cannot load, must be those of the optimizers that saved. Not
+`llamero convert` must be the same bits, and logits of the converted folder close to Megatron's. With --own the
+optimizers that saved are compared instead: one rank cannot load moments in buckets (dp_reshardable). Not
 Megatron's: torch.cuda's functions that the optimizer calls are replaced by the CPU's, and the args
-that training saves are an argparse.Namespace written here. The cases torch, torch_2x2x2 and torch_stages
-are also saved rank by rank, as by --ckpt-format torch, and converted from that. fixture: write the folder
+that training saves are an argparse.Namespace written here. The cases whose names begin with torch are also
+saved rank by rank, as by --ckpt-format torch, and converted from that. fixture: write the folder
 that the tests read, of the case tied, whose folder is small.
 """
 import argparse
@@ -41,6 +41,9 @@ CASES = {
     "interleaved": ["--optim", "plain", "--qkv-bias", "--interleaved"],
     "padded": ["--optim", "plain", "--padded", "--tp", "2"],
     "torch": ["--bf16", "--torch", "--tp", "2", "--pp", "2"],
+    "torch_plain": ["--optim", "plain", "--bf16", "--torch", "--own", "--qk", "--tp", "2", "--pp", "2"],
+    "torch_plain_tied": ["--optim", "plain", "--bf16", "--torch", "--own", "--tied", "--pp", "2", "--vp", "2"],
+    "torch_plain_fp32": ["--optim", "plain", "--torch", "--own", "--bias", "--tp", "2"],
     "torch_2x2x2": ["--optim", "dp_reshardable", "--bf16", "--torch", "--own", "--tp", "2", "--pp", "2", "--dp", "2"],
     "torch_stages": ["--optim", "dp_reshardable", "--bf16", "--torch", "--own", "--tied", "--pp", "2", "--vp", "2"],
 }
@@ -88,7 +91,7 @@ def build(a):
     dtype = torch.bfloat16 if a.bf16 else torch.float32
     config = TransformerConfig(
         num_layers=a.layers, hidden_size=D, num_attention_heads=H, num_query_groups=G, kv_channels=K,
-        ffn_hidden_size=F, add_bias_linear=False, gated_linear_unit=True,
+        ffn_hidden_size=F, add_bias_linear=a.bias, gated_linear_unit=True,
         activation_func=torch.nn.functional.silu, normalization="RMSNorm", layernorm_epsilon=1e-5,
         hidden_dropout=0.0, attention_dropout=0.0, use_cpu_initialization=True,
         tensor_model_parallel_size=a.tp, pipeline_model_parallel_size=a.pp, pipeline_dtype=dtype,
@@ -122,7 +125,7 @@ def run_args(torch, a):
         num_layers=a.layers, hidden_size=D, num_attention_heads=H, group_query_attention=True,
         num_query_groups=G, kv_channels=K, ffn_hidden_size=F, swiglu=True, normalization="RMSNorm",
         norm_epsilon=1e-5, position_embedding_type="rope", rotary_base=10000, rotary_percent=1.0,
-        untie_embeddings_and_output_weights=not a.tied, add_bias_linear=False, add_qkv_bias=a.qkv_bias,
+        untie_embeddings_and_output_weights=not a.tied, add_bias_linear=a.bias, add_qkv_bias=a.qkv_bias,
         qk_layernorm=a.qk, max_position_embeddings=T, seq_length=T, padded_vocab_size=V,
         vocab_size=TOKENS if a.padded else None, make_vocab_size_divisible_by=16, tensor_model_parallel_size=a.tp,
         pipeline_model_parallel_size=a.pp,
@@ -143,14 +146,19 @@ def own_state(optimizer, models, a):
             at = name.split(".")
             if at[1] == "layers":
                 at[2] = str(model.decoder.layers[int(at[2])].layer_number - 1)
-            try:
-                own = inner._get_model_param_range_map(p)["param"]
-            except KeyError:  # other data-parallel ranks have it
-                continue
-            state = inner._get_main_param_and_optimizer_states(p)
+            start = 0
+            if a.optim == "plain":
+                main = p.main_param if a.bf16 else p
+                state = {"param": main.detach(), **inner.optimizer.state[main]}
+            else:
+                try:
+                    start = inner._get_model_param_range_map(p)["param"].start
+                except KeyError:  # other data-parallel ranks have it
+                    continue
+                state = inner._get_main_param_and_optimizer_states(p)
             pieces.append({"name": ".".join(at), "tp": parallel_state.get_tensor_model_parallel_rank(),
                            "dim": p.partition_dim if getattr(p, "tensor_model_parallel", False) else -1,
-                           "shape": p.shape, "start": own.start,
+                           "shape": p.shape, "start": start,
                            "state": {k: state[k].clone() for k in ("param", "exp_avg", "exp_avg_sq")}})
     return pieces
 
@@ -178,14 +186,14 @@ def merge_own_state(torch, folder, a):
 
 
 def save_torch(torch, dist, a, models, optimizer):
-    """Writes this rank's folder of --ckpt-format torch, with a distributed optimizer."""
+    """Writes this rank's folder of --ckpt-format torch, with its optimizer."""
     from megatron.core import parallel_state
     name = f"mp_rank_{parallel_state.get_tensor_model_parallel_rank():02d}"
     if a.pp > 1:
         name += f"_{parallel_state.get_pipeline_model_parallel_rank():03d}"
     folder = pathlib.Path(a.folder, "torch", f"iter_{STEPS:07d}", name)
     folder.mkdir(parents=True, exist_ok=True)
-    if optimizer:
+    if optimizer and a.optim != "plain":
         optimizer.save_parameter_state(folder / "distrib_optim.pt")
     if parallel_state.get_data_parallel_rank():
         return
@@ -245,7 +253,8 @@ def parts(name, t, a):
              "self_attention.linear_proj.weight": "self_attn.o_proj.weight",
              "self_attention.q_layernorm.weight": "self_attn.q_norm.weight",
              "self_attention.k_layernorm.weight": "self_attn.k_norm.weight",
-             "mlp.linear_fc2.weight": "mlp.down_proj.weight"}
+             "self_attention.linear_proj.bias": "self_attn.o_proj.bias",
+             "mlp.linear_fc2.weight": "mlp.down_proj.weight", "mlp.linear_fc2.bias": "mlp.down_proj.bias"}
     rest = ".".join(at[3:]) if layer else name
     if rest.startswith("self_attention.linear_qkv."):
         groups = t.view(G, H // G + 2, K, *t.shape[1:])
@@ -253,9 +262,9 @@ def parts(name, t, a):
         if a.interleaved:
             q, k = halves(q), halves(k)
         return {layer + f"self_attn.{n}_proj.{at[-1]}": x for n, x in zip("qkv", (q, k, v))}
-    if rest == "mlp.linear_fc1.weight":
+    if rest.startswith("mlp.linear_fc1."):
         gate, up = t.chunk(2)
-        return {layer + "mlp.gate_proj.weight": gate, layer + "mlp.up_proj.weight": up}
+        return {layer + f"mlp.gate_proj.{at[-1]}": gate, layer + f"mlp.up_proj.{at[-1]}": up}
     has_padding = a.padded and rest in ("embedding.word_embeddings.weight", "output_layer.weight")
     return {layer + plain[rest]: t[:TOKENS] if has_padding else t}
 
@@ -400,7 +409,7 @@ def parse(arguments=None):
     p.add_argument("--vp", type=int, default=1, help="model chunks of a pipeline-parallel rank")
     p.add_argument("--bucket", type=int, default=0, help="elements of a bucket; 0: one bucket")
     p.add_argument("--optim", default="none", help="none, plain or a distrib_optim_sharding_type")
-    for flag in ("--bf16", "--tied", "--qk", "--per-layer", "--qkv-bias", "--interleaved", "--padded",
+    for flag in ("--bf16", "--tied", "--qk", "--per-layer", "--qkv-bias", "--bias", "--interleaved", "--padded",
                  "--torch", "--own"):
         p.add_argument(flag, action="store_true")
     a = p.parse_args(arguments)

@@ -21,24 +21,15 @@ static bool skip(const char **at, const char *prefix, int *number)
 
 bool megatron_buckets_parse(const char *name, struct bucket_piece *p, enum megatron_source *source)
 {
-    static const struct {
-        const char *key;
-        enum megatron_source source;
-    } keys[] = {{".param", MEGATRON_FP32},
-                {".exp_avg", MEGATRON_EXP_AVG},
-                {".exp_avg_sq", MEGATRON_EXP_AVG_SQ}};
     *p = (struct bucket_piece){0};
     skip(&name, "chained_0.", NULL);
     if (!skip(&name, "optimizer.distributed.dp_group_idx_", &p->group) ||
         !skip(&name, ".gbuf_idx_", &p->buffer) || !skip(&name, ".dtype_", NULL) ||
-        !(name = strstr(name, ".bucket_idx_")) || !skip(&name, ".bucket_idx_", &p->bucket))
+        !(name = strstr(name, ".bucket_idx_")) || !skip(&name, ".bucket_idx_", &p->bucket) ||
+        !skip(&name, ".", NULL))
         return false;
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (!strcmp(name, keys[i].key)) {
-            *source = keys[i].source;
-            return true;
-        }
-    return false;
+    *source = megatron_tensor_source(name, strlen(name));
+    return *source != MEGATRON_MODEL;
 }
 
 void megatron_buckets_add(struct megatron_buckets *b, const struct bucket_piece *p)
@@ -193,8 +184,7 @@ static enum status place_all(struct placement *p, bool has_fused_norms)
  * fits, the failure is that of the order in which more parameters fit. */
 static enum status place_in_order(struct placement *p, struct tensor_slices *slices)
 {
-    if (!p->state->has_args)
-        FAIL(UNSUPPORTED, "the checkpoint has no args, which determine the order of parameters");
+    TRY(megatron_state_require_args(p->state));
     struct failure fused = {0};
     status_save(&fused, place_all(p, true));
     size_t placed_fused = p->placed;

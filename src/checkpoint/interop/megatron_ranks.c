@@ -2,6 +2,7 @@
 #include "checkpoint/interop/megatron_ranks.h"
 
 #include "base/file.h"
+#include "checkpoint/interop/megatron_groups.h"
 #include "checkpoint/interop/megatron_shard.h"
 
 #include <ctype.h>
@@ -20,12 +21,21 @@ struct rank_grid {
     bool has_pp; /* mp_rank_TT_PPP */
 };
 
+/* What to read of the optimizer. */
+struct optimizer_part {
+    bool is_distributed; /* in distrib_optim.pt */
+    bool has_state;      /* else, with the model */
+    bool has_copies;
+    bool has_fused_norms; /* see megatron_shard.h */
+    bool moments;         /* read these, not the float32 copies */
+};
+
 struct ranks_reader {
     struct tensor_slices *slices;
     struct rank_grid grid;
     struct megatron_state state;
     struct megatron_sizes sizes;
-    bool has_fused_norms; /* of the model's tensors: see megatron_shard.h */
+    struct optimizer_part optimizer;
 };
 
 static bool parse_number(const char **at, int *out)
@@ -119,16 +129,6 @@ enum status megatron_ranks_read_state(const char *path, struct megatron_state *m
     return st;
 }
 
-enum status megatron_ranks_have_optimizer(const char *path, bool *has)
-{
-    struct first_file f;
-    enum status st = open_first(&f, path);
-    *has = !st && pickle_get(f.archive.pickle.root, "optimizer");
-    st = file_map_check_after(&f.map, st);
-    close_first(&f);
-    return st;
-}
-
 /* Skips "model." or "model3."; *chunk is the number. */
 static bool skip_model(const char **name, int *chunk)
 {
@@ -142,11 +142,50 @@ static bool skip_model(const char **name, int *chunk)
     return true;
 }
 
-static enum status add_tensor(struct ranks_reader *r, const struct megatron_tensor *n, int layer,
-                              const struct file_slice *piece, int tp)
+/* A rank's part of the model. */
+struct rank_model {
+    struct torch_tensors tensors;
+    const struct file_map *map;
+    int tp, pp;
+    int each; /* layers of a chunk (model0, model1) */
+};
+
+static enum status count_layers(const struct ranks_reader *r, struct rank_model *m)
 {
-    const struct torch_tensor *t = piece->tensor;
-    int dims = megatron_tensor_dims(n);
+    int chunks = 1;
+    for (size_t i = 0; i < m->tensors.count; i++) {
+        const char *name = m->tensors.all[i].name;
+        int chunk;
+        if (skip_model(&name, &chunk) && chunk >= chunks) chunks = chunk + 1;
+    }
+    if (r->sizes.L % ((int64_t)chunks * r->grid.pp))
+        FAIL(UNSUPPORTED,
+             "%s: %lld layers on %d pipeline stages: stages with different numbers of layers are "
+             "not supported",
+             r->slices->path, (long long)r->sizes.L, chunks * r->grid.pp);
+    m->each = (int)(r->sizes.L / ((int64_t)chunks * r->grid.pp));
+    return STATUS_OK;
+}
+
+/* Parses the tensor's name; s->tensor.form is NULL unless it is a parameter. */
+static enum status parse_param(const struct ranks_reader *r, const struct rank_model *m,
+                               const struct torch_tensor *t, struct megatron_shard *s)
+{
+    const char *name = t->name;
+    int chunk;
+    *s = (struct megatron_shard){.tp = m->tp, .num_tp = r->grid.tp, .columns = 1};
+    if (!skip_model(&name, &chunk)) return STATUS_OK;
+    bool known = megatron_tensor_parse(name, &s->tensor) && !s->tensor.is_stacked;
+    if (!known && !megatron_tensor_is_ignored(name))
+        FAIL(DATA, "%s: tensor %s does not belong to a Llama of megatron-core", r->slices->path,
+             t->name);
+    if (!known) {
+        s->tensor.form = NULL;
+        return STATUS_OK;
+    }
+    if (s->tensor.layer >= m->each)
+        FAIL(DATA, "%s: %s: a stage has only %d layers", r->slices->path, t->name, m->each);
+    int dims = megatron_tensor_dims(&s->tensor);
     if (t->num_dims != dims)
         FAIL(DATA, "%s: %s has %d dimensions, expected %d", r->slices->path, t->name, t->num_dims,
              dims);
@@ -154,78 +193,75 @@ static enum status add_tensor(struct ranks_reader *r, const struct megatron_tens
         if (t->shape[d] > INT32_MAX)
             FAIL(DATA, "%s: %s has a dimension of %lld, expected at most %d", r->slices->path,
                  t->name, (long long)t->shape[d], INT32_MAX);
-    const struct megatron_shard shard = {.tensor = *n,
-                                         .layer = layer,
-                                         .tp = tp,
-                                         .num_tp = r->grid.tp,
-                                         .rows = t->shape[0],
-                                         .columns = dims > 1 ? t->shape[1] : 1};
-    TRY(megatron_shard_add(r->slices, &r->sizes, &shard, piece));
+    /* chunk c of all ranks precedes chunk c + 1 */
+    s->layer = s->tensor.layer < 0 ? -1 : (chunk * r->grid.pp + m->pp) * m->each + s->tensor.layer;
+    s->rows = t->shape[0];
+    if (dims > 1) s->columns = t->shape[1];
+    /* the last stage's copy of the embedding */
+    s->is_copy = r->state.has_args && r->state.shape.tied &&
+                 megatron_tensor_first(&s->tensor, 0).id == PARAM_head;
+    snprintf(s->name, sizeof s->name, "%s", name);
     return STATUS_OK;
 }
 
-/* Sets the number of chunks of a rank's layers (model0, model1), each of which has as many. */
-static enum status count_chunks(const struct ranks_reader *r, const struct torch_tensors *all,
-                                int *chunks)
+static enum status add_tensors(struct ranks_reader *r, const struct rank_model *m)
 {
-    *chunks = 1;
-    for (size_t i = 0; i < all->count; i++) {
-        const char *name = all->all[i].name;
-        int chunk;
-        if (skip_model(&name, &chunk) && chunk >= *chunks) *chunks = chunk + 1;
-    }
-    if (r->sizes.L % ((int64_t)*chunks * r->grid.pp))
-        FAIL(UNSUPPORTED,
-             "%s: %lld layers on %d pipeline stages: stages with different numbers of layers are "
-             "not supported",
-             r->slices->path, (long long)r->sizes.L, *chunks * r->grid.pp);
-    return STATUS_OK;
-}
-
-static enum status add_tensors(struct ranks_reader *r, const struct torch_tensors *all,
-                               const struct file_map *map, int tp, int pp)
-{
-    int chunks, chunk;
-    TRY(count_chunks(r, all, &chunks));
-    int each = (int)(r->sizes.L / ((int64_t)chunks * r->grid.pp));
-    for (size_t i = 0; i < all->count; i++) {
-        const char *name = all->all[i].name;
-        struct megatron_tensor n;
-        if (!skip_model(&name, &chunk)) continue;
-        bool known = megatron_tensor_parse(name, &n) && !n.is_stacked;
-        if (!known && !megatron_tensor_is_ignored(name))
-            FAIL(DATA, "%s: tensor %s does not belong to a Llama of megatron-core", r->slices->path,
-                 all->all[i].name);
-        if (!known) continue;
-        /* the last stage's copy of the embedding */
-        bool is_copy = r->state.has_args && r->state.shape.tied &&
-                       megatron_tensor_first(&n, 0).id == PARAM_head;
-        if (is_copy) continue;
-        r->has_fused_norms |= strstr(name, ".linear_qkv.layer_norm_weight") != NULL;
-        if (n.layer >= each)
-            FAIL(DATA, "%s: %s: a stage has only %d layers", r->slices->path, all->all[i].name,
-                 each);
-        const struct file_slice piece = {&all->all[i], map, 0, 0};
-        /* chunk c of all ranks precedes chunk c + 1 */
-        int layer = n.layer < 0 ? -1 : (chunk * r->grid.pp + pp) * each + n.layer;
-        TRY(add_tensor(r, &n, layer, &piece, tp));
+    for (size_t i = 0; i < m->tensors.count; i++) {
+        const struct torch_tensor *t = &m->tensors.all[i];
+        const struct file_slice piece = {t, m->map, 0, 0};
+        struct megatron_shard s;
+        TRY(parse_param(r, m, t, &s));
+        if (!s.tensor.form) continue;
+        r->optimizer.has_fused_norms |= strstr(t->name, ".linear_qkv.layer_norm_weight") != NULL;
+        if (!s.is_copy) TRY(megatron_shard_add(r->slices, &r->sizes, &s, &piece));
     }
     return STATUS_OK;
 }
 
-static enum status open_rank(struct ranks_reader *r, int tp, int pp)
+/* Adds what the optimizer has, whose parameters are in the order of the model's dict: that of
+ * named_parameters. */
+static enum status add_groups(struct ranks_reader *r, const struct rank_model *m,
+                              const struct megatron_groups *g)
+{
+    bool moments = r->optimizer.moments;
+    enum megatron_source first = moments ? MEGATRON_EXP_AVG : MEGATRON_FP32;
+    enum megatron_source last = moments ? MEGATRON_EXP_AVG_SQ : MEGATRON_FP32;
+    struct megatron_shards model = {.all = heap(m->tensors.count * sizeof *model.all)};
+    enum status st = STATUS_OK;
+    for (size_t i = 0; i < m->tensors.count; i++) {
+        TRY_OUT(parse_param(r, m, &m->tensors.all[i], &model.all[model.count]));
+        model.count += model.all[model.count].tensor.form != NULL;
+    }
+    for (enum megatron_source source = first; source <= last; source++)
+        TRY_OUT(megatron_groups_add(g, &model, source, r->slices, &r->sizes));
+out:
+    megatron_shards_release(&model);
+    return st;
+}
+
+/* Opens what a rank's file has: of the optimizer if `from_optimizer`, else the model. */
+static enum status open_rank(struct ranks_reader *r, int tp, int pp, bool from_optimizer)
 {
     char *path = rank_file(r->slices->path, &r->grid, tp, pp, FILE_NAME);
     struct torch_archive a = {0};
-    struct torch_tensors tensors = {0};
-    const struct file_map *map;
+    struct rank_model m = {.tp = tp, .pp = pp};
+    struct megatron_groups g = {0};
     enum status st = STATUS_OK;
-    TRY_OUT(tensor_slices_map(r->slices, path, &map));
-    TRY_OUT(torch_archive_open_any(&a, map->data, map->size, path));
-    TRY_OUT(torch_archive_tensors(&a, &tensors));
-    TRY_OUT(add_tensors(r, &tensors, map, tp, pp));
+    TRY_OUT(tensor_slices_map(r->slices, path, &m.map));
+    TRY_OUT(torch_archive_open_any(&a, m.map->data, m.map->size, path));
+    TRY_OUT(torch_archive_tensors(&a, &m.tensors));
+    TRY_OUT(count_layers(r, &m));
+    if (from_optimizer) {
+        TRY_PREFIX_OUT(megatron_groups_open(&g, &a, m.map), "%s", path);
+        TRY_PREFIX_OUT(add_groups(r, &m, &g), "%s", path);
+    } else {
+        r->optimizer.has_state |= megatron_groups_exist(&a);
+        r->optimizer.has_copies |= megatron_groups_have_copies(&a);
+        TRY_OUT(add_tensors(r, &m));
+    }
 out:
-    torch_tensors_release(&tensors);
+    megatron_groups_release(&g);
+    torch_tensors_release(&m.tensors);
     torch_archive_close(&a);
     free(path);
     return st;
@@ -243,19 +279,22 @@ static enum status open_ranks(struct ranks_reader *r, const struct model_shape *
 {
     TRY(read_sizes(r, shape));
     for (int pp = 0; pp < r->grid.pp; pp++)
-        for (int tp = 0; tp < r->grid.tp; tp++) TRY(open_rank(r, tp, pp));
+        for (int tp = 0; tp < r->grid.tp; tp++) TRY(open_rank(r, tp, pp, false));
     TRY(tensor_slices_finish(r->slices));
     return STATUS_OK;
 }
 
-/* Sets *has_fused_norms by the names of the norms. */
+/* Sets *part to what its optimizer has. */
 static enum status open_model(struct tensor_slices *slices, const char *path,
-                              const struct model_shape *shape, bool *has_fused_norms)
+                              const struct model_shape *shape, struct optimizer_part *part)
 {
     struct ranks_reader r = {.slices = slices};
     *slices = (struct tensor_slices){.path = heap_strdup(path)};
     enum status st = open_ranks(&r, shape);
-    *has_fused_norms = r.has_fused_norms;
+    *part = r.optimizer;
+    char *file = rank_file(path, &r.grid, 0, 0, OPTIMIZER);
+    part->is_distributed = file_exists(file);
+    free(file);
     return tensor_slices_opened(slices, st);
 }
 
@@ -294,13 +333,10 @@ static enum status add_vectors(struct ranks_reader *r, const struct torch_tensor
                                const struct file_map *map, const struct megatron_chunk *c,
                                enum megatron_source source)
 {
-    const char *key = source == MEGATRON_FP32      ? "param"
-                      : source == MEGATRON_EXP_AVG ? "exp_avg"
-                                                   : "exp_avg_sq";
     const struct torch_tensor *found = NULL;
     struct megatron_shards shards;
     char name[64];
-    snprintf(name, sizeof name, "%d.().%s", c->chunk, key);
+    snprintf(name, sizeof name, "%d.().%s", c->chunk, megatron_tensor_key(source));
     for (size_t i = 0; i < all->count; i++)
         if (!strcmp(all->all[i].name, name)) found = &all->all[i];
     if (!found) FAIL(UNSUPPORTED, "found no tensor %s", name);
@@ -310,22 +346,16 @@ static enum status add_vectors(struct ranks_reader *r, const struct torch_tensor
     return st;
 }
 
-/* What to read of the optimizer. */
-struct optimizer_part {
-    bool moments;         /* else the float32 copies */
-    bool has_fused_norms; /* see megatron_shard.h */
-};
-
-static enum status open_optimizer_rank(struct ranks_reader *r, struct megatron_chunk c,
-                                       const struct optimizer_part *part)
+static enum status open_distributed_rank(struct ranks_reader *r, struct megatron_chunk c)
 {
+    bool moments = r->optimizer.moments;
     char *path = rank_file(r->slices->path, &r->grid, c.tp, c.pp, OPTIMIZER);
     struct torch_archive a = {0};
     struct torch_tensors tensors = {0};
     const struct file_map *map;
     enum status st = STATUS_OK;
-    enum megatron_source first = part->moments ? MEGATRON_EXP_AVG : MEGATRON_FP32;
-    enum megatron_source last = part->moments ? MEGATRON_EXP_AVG_SQ : MEGATRON_FP32;
+    enum megatron_source first = moments ? MEGATRON_EXP_AVG : MEGATRON_FP32;
+    enum megatron_source last = moments ? MEGATRON_EXP_AVG_SQ : MEGATRON_FP32;
     TRY_OUT(tensor_slices_map(r->slices, path, &map));
     TRY_OUT(torch_archive_open_any(&a, map->data, map->size, path));
     TRY_OUT(torch_archive_tensors(&a, &tensors));
@@ -342,13 +372,9 @@ out:
     return st;
 }
 
-static enum status open_optimizer_ranks(struct ranks_reader *r, const struct model_shape *shape,
-                                        const struct optimizer_part *part)
+static enum status open_distributed(struct ranks_reader *r)
 {
-    TRY(read_sizes(r, shape));
-    if (!r->state.has_args)
-        FAIL(UNSUPPORTED, "%s: the checkpoint has no args, which determine the order of parameters",
-             r->slices->path);
+    TRY_PREFIX(megatron_state_require_args(&r->state), "%s", r->slices->path);
     if (r->state.tp != r->grid.tp || r->state.pp != r->grid.pp)
         FAIL(UNSUPPORTED,
              "%s: args.tensor_model_parallel_size = %d and pipeline_model_parallel_size = %d, but "
@@ -359,9 +385,18 @@ static enum status open_optimizer_ranks(struct ranks_reader *r, const struct mod
              r->slices->path, r->state.chunks, MAX_CHUNKS);
     for (int pp = 0; pp < r->grid.pp; pp++)
         for (int tp = 0; tp < r->grid.tp; tp++) {
-            const struct megatron_chunk c = {tp, pp, 0, part->has_fused_norms};
-            TRY(open_optimizer_rank(r, c, part));
+            const struct megatron_chunk c = {tp, pp, 0, r->optimizer.has_fused_norms};
+            TRY(open_distributed_rank(r, c));
         }
+    return STATUS_OK;
+}
+
+static enum status open_optimizer_ranks(struct ranks_reader *r, const struct model_shape *shape)
+{
+    TRY(read_sizes(r, shape));
+    if (r->optimizer.is_distributed) TRY(open_distributed(r));
+    for (int pp = 0; pp < r->grid.pp && !r->optimizer.is_distributed; pp++)
+        for (int tp = 0; tp < r->grid.tp; tp++) TRY(open_rank(r, tp, pp, true));
     TRY(tensor_slices_finish(r->slices));
     return STATUS_OK;
 }
@@ -370,16 +405,16 @@ static enum status open_optimizer(struct tensor_slices *slices, const char *path
                                   const struct model_shape *shape,
                                   const struct optimizer_part *part)
 {
-    struct ranks_reader r = {.slices = slices};
+    struct ranks_reader r = {.slices = slices, .optimizer = *part};
     *slices = (struct tensor_slices){.path = heap_strdup(path)};
-    return tensor_slices_opened(slices, open_optimizer_ranks(&r, shape, part));
+    return tensor_slices_opened(slices, open_optimizer_ranks(&r, shape));
 }
 
 /* Opens the float32 copies, which must be all weights of `model`. */
 static enum status open_copies(struct tensor_slices *copies, const struct tensor_slices *model,
-                               const struct model_shape *shape, bool has_fused_norms)
+                               const struct model_shape *shape, struct optimizer_part part)
 {
-    const struct optimizer_part part = {.has_fused_norms = has_fused_norms};
+    part.moments = false;
     TRY(open_optimizer(copies, model->path, shape, &part));
     enum status st = megatron_shard_check_copies(copies, model);
     if (!st && copies->count < model->count)
@@ -389,24 +424,14 @@ static enum status open_copies(struct tensor_slices *copies, const struct tensor
     return st;
 }
 
-bool megatron_ranks_have_distributed(const char *path)
-{
-    struct rank_grid g;
-    if (count_ranks(path, &g) || !g.tp) return false;
-    char *file = rank_file(path, &g, 0, 0, OPTIMIZER);
-    bool has = file_exists(file);
-    free(file);
-    return has;
-}
-
 enum status megatron_ranks_open(struct tensor_slices *slices, const char *path,
                                 const struct model_shape *shape)
 {
     struct tensor_slices copies = {0};
-    bool has_fused_norms;
-    TRY(open_model(slices, path, shape, &has_fused_norms));
-    if (!megatron_ranks_have_distributed(path)) return STATUS_OK;
-    enum status st = open_copies(&copies, slices, shape, has_fused_norms);
+    struct optimizer_part part;
+    TRY(open_model(slices, path, shape, &part));
+    if (!part.is_distributed && !part.has_copies) return STATUS_OK;
+    enum status st = open_copies(&copies, slices, shape, part);
     if (st == STATUS_UNSUPPORTED) {
         megatron_shard_warn_of_copies();
         return STATUS_OK;
@@ -416,17 +441,33 @@ enum status megatron_ranks_open(struct tensor_slices *slices, const char *path,
     return st;
 }
 
+/* Float32 models need no copies: then only the shapes of moments are checked. */
+static enum status check_copies(const struct tensor_slices *model, const struct model_shape *shape,
+                                const struct optimizer_part *part)
+{
+    struct tensor_slices copies;
+    if (!part->is_distributed && !part->has_copies) return STATUS_OK;
+    TRY(open_copies(&copies, model, shape, *part));
+    tensor_slices_release(&copies);
+    return STATUS_OK;
+}
+
 enum status megatron_ranks_open_moments(struct tensor_slices *slices, const char *path,
                                         const struct model_shape *shape, struct torch_state *state)
 {
-    struct tensor_slices model, copies = {0};
-    struct optimizer_part part = {.moments = true};
+    struct tensor_slices model;
+    struct optimizer_part part;
     struct megatron_state m;
     enum status st = STATUS_OK;
     TRY(megatron_ranks_read_state(path, &m));
-    TRY(open_model(&model, path, shape, &part.has_fused_norms));
-    TRY_OUT(open_copies(&copies, &model, shape, part.has_fused_norms));
-    tensor_slices_release(&copies);
+    TRY(open_model(&model, path, shape, &part));
+    *slices = (struct tensor_slices){0};
+    if (!part.is_distributed && !part.has_state) {
+        state->iteration = m.iteration;
+        goto out;
+    }
+    part.moments = true;
+    TRY_OUT(check_copies(&model, shape, &part));
     TRY_OUT(open_optimizer(slices, path, shape, &part));
     megatron_state_count(&m, state);
     if (m.iteration < 0) {

@@ -1,7 +1,7 @@
 /* megatron_ranks.h -- reads Megatron-LM's checkpoints of --ckpt-format torch: mp_rank_TT or
- * mp_rank_TT_PPP for each tensor- and pipeline-parallel rank, each with model_optim_rng.pt and,
- * from the distributed optimizer, distrib_optim.pt.  Weights are its float32 copies, else the
- * model's.
+ * mp_rank_TT_PPP for each tensor- and pipeline-parallel rank, each with model_optim_rng.pt, which
+ * has the optimizer's state, too (megatron_groups.h), unless that is distributed: then it is in
+ * distrib_optim.pt.  Weights are the optimizer's float32 copies, else the model's.
  *
  * A rank's layers count from 0; with interleaved stages the file has model0, model1, and so on. */
 // SPDX-License-Identifier: Apache-2.0
@@ -14,15 +14,12 @@
 bool megatron_ranks_detect(const char *path);
 /* Reads arguments and counters, which every rank has. */
 enum status megatron_ranks_read_state(const char *path, struct megatron_state *m);
-/* Whether the first rank has distrib_optim.pt, which megatron_ranks_open_moments reads. */
-bool megatron_ranks_have_distributed(const char *path);
-/* Whether its model_optim_rng.pt has an optimizer's state, keyed by number. */
-enum status megatron_ranks_have_optimizer(const char *path, bool *has);
 /* Opens the model's tensors; as megatron_dist_open.  MISSING also: a rank's file does not exist.
  * UNSUPPORTED: stages with different numbers of layers. */
 enum status megatron_ranks_open(struct tensor_slices *slices, const char *path,
                                 const struct model_shape *shape);
-/* Opens the distributed optimizer's moments and sets the counters of `state`.  UNSUPPORTED: they
- * are not in the order that is expected, in which the float32 copies are the model's weights. */
+/* Opens the optimizer's moments, possibly none, and sets the counters of `state`.  UNSUPPORTED:
+ * they do not have the shapes and the order that are expected, in which the float32 copies, if any,
+ * are the model's weights. */
 enum status megatron_ranks_open_moments(struct tensor_slices *slices, const char *path,
                                         const struct model_shape *shape, struct torch_state *state);

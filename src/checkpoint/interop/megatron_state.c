@@ -238,6 +238,13 @@ enum status megatron_state_read(struct megatron_state *m, const struct pickle_va
     return STATUS_OK;
 }
 
+enum status megatron_state_require_args(const struct megatron_state *m)
+{
+    if (!m->has_args)
+        FAIL(UNSUPPORTED, "the checkpoint has no args, which determine the order of parameters");
+    return STATUS_OK;
+}
+
 bool megatron_state_pads(const struct megatron_state *m, int64_t V, int64_t rows)
 {
     int64_t n = m->vocab_multiple;

@@ -28,6 +28,8 @@ void megatron_state_init(struct megatron_state *m); /* nothing is known */
  * the message names the argument.  CONFIG: its sizes contradict each other (model_shape_check). */
 enum status megatron_state_read(struct megatron_state *m, const struct pickle_value *common,
                                 const char *path);
+/* For what is in the order of the model.  UNSUPPORTED: there are no args. */
+enum status megatron_state_require_args(const struct megatron_state *m);
 /* Whether the first V rows of an embedding with that many are the whole vocabulary, and Megatron-LM
  * added the others as padding. */
 bool megatron_state_pads(const struct megatron_state *m, int64_t V, int64_t rows);

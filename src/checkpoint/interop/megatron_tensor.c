@@ -40,6 +40,20 @@ static bool skip_prefix(const char **name, const char *prefix)
     return true;
 }
 
+static const char *const keys[] = {[MEGATRON_MODEL] = "",
+                                   [MEGATRON_FP32] = "param",
+                                   [MEGATRON_EXP_AVG] = "exp_avg",
+                                   [MEGATRON_EXP_AVG_SQ] = "exp_avg_sq"};
+
+const char *megatron_tensor_key(enum megatron_source source) { return keys[source]; }
+
+enum megatron_source megatron_tensor_source(const char *key, size_t len)
+{
+    for (enum megatron_source s = MEGATRON_FP32; s <= MEGATRON_EXP_AVG_SQ; s++)
+        if (strlen(keys[s]) == len && !strncmp(keys[s], key, len)) return s;
+    return MEGATRON_MODEL;
+}
+
 /* A chain of optimizers numbers their tensors: chained_0.optimizer.state... */
 static const char *skip_chain(const char *name)
 {
@@ -51,22 +65,14 @@ static const char *skip_chain(const char *name)
 
 static bool parse_source(const char **name, enum megatron_source *source)
 {
-    static const struct {
-        const char *prefix;
-        enum megatron_source source;
-    } states[] = {{"fp32_param.", MEGATRON_FP32},
-                  {"param.", MEGATRON_FP32}, /* of fully_reshardable */
-                  {"exp_avg.", MEGATRON_EXP_AVG},
-                  {"exp_avg_sq.", MEGATRON_EXP_AVG_SQ}};
     *source = MEGATRON_MODEL;
     *name = skip_chain(*name);
     if (!skip_prefix(name, "optimizer.state.")) return true;
-    for (size_t i = 0; i < sizeof states / sizeof *states; i++)
-        if (skip_prefix(name, states[i].prefix)) {
-            *source = states[i].source;
-            return true;
-        }
-    return false;
+    if (!strncmp(*name, "fp32_param.", 11)) skip_prefix(name, "fp32_");
+    size_t len = strcspn(*name, ".");
+    *source = megatron_tensor_source(*name, len);
+    *name += len;
+    return *source != MEGATRON_MODEL && skip_prefix(name, ".");
 }
 
 /* Parses "layers.3" or "layers"; *rest is what follows. */

@@ -11,6 +11,10 @@
 
 /* Where the optimizer has a tensor. */
 enum megatron_source { MEGATRON_MODEL, MEGATRON_FP32, MEGATRON_EXP_AVG, MEGATRON_EXP_AVG_SQ };
+/* The optimizer's key: "param", "exp_avg" or "exp_avg_sq". */
+const char *megatron_tensor_key(enum megatron_source source);
+/* The source of a key of `len` characters; MEGATRON_MODEL: none. */
+enum megatron_source megatron_tensor_source(const char *key, size_t len);
 
 /* Layers of a model are below this number. */
 enum { MEGATRON_MAX_LAYERS = 4096 };

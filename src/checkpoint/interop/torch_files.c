@@ -85,21 +85,6 @@ enum status torch_files_open(struct tensor_slices *slices, const char *path,
     return STATUS_OK;
 }
 
-static enum status check_no_optimizer(const char *path, struct torch_state *state)
-{
-    struct megatron_state m;
-    bool has;
-    TRY(megatron_ranks_have_optimizer(path, &has));
-    if (has)
-        FAIL(UNSUPPORTED,
-             "%s: the optimizer's state of Megatron-LM's --ckpt-format torch is not supported "
-             "without --use-distributed-optimizer",
-             path);
-    TRY(megatron_ranks_read_state(path, &m));
-    state->iteration = m.iteration;
-    return STATUS_OK;
-}
-
 enum status torch_files_open_moments(struct tensor_slices *slices, const char *path,
                                      const struct model_shape *shape, struct torch_state *state)
 {
@@ -108,10 +93,7 @@ enum status torch_files_open_moments(struct tensor_slices *slices, const char *p
     enum torch_kind kind = torch_files_kind(path);
     if (kind == TORCH_DCP) TRY(dcp_open_moments(slices, path, shape, state));
     if (kind == TORCH_MEGATRON) TRY(megatron_dist_open_moments(slices, path, shape, state));
-    if (kind == TORCH_MEGATRON_RANKS && megatron_ranks_have_distributed(path))
-        TRY(megatron_ranks_open_moments(slices, path, shape, state));
-    else if (kind == TORCH_MEGATRON_RANKS)
-        TRY(check_no_optimizer(path, state));
+    if (kind == TORCH_MEGATRON_RANKS) TRY(megatron_ranks_open_moments(slices, path, shape, state));
     return STATUS_OK;
 }
 

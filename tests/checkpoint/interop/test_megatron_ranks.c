@@ -2,7 +2,7 @@
 #include "checkpoint/interop/megatron_ranks.h"
 
 #include "base/file.h"
-#include "checkpoint/interop/megatron_args.h"
+#include "checkpoint/interop/megatron_rank.h"
 #include "checkpoint/interop/model_files.h"
 #include "checkpoint/interop/torch_files.h"
 #include "formats/torch_writer.h"
@@ -13,13 +13,6 @@
 
 /* 2 layers on 2 pipeline ranks, and 2 tensor-parallel ranks: H 2, G 2, K 2, D 4, F 4, V 6. */
 static const struct model_shape shape = {.V = 6, .D = 4, .L = 2, .H = 2, .G = 2, .K = 2, .F = 4};
-
-/* A tensor of a rank, whose elements are `first`, `first` + 1, ... */
-struct rank_tensor {
-    const char *name;
-    int64_t rows, columns;
-    int first;
-};
 
 static void write_rank(const char *root, const char *folder, const struct rank_tensor *all,
                        size_t count)
@@ -50,7 +43,6 @@ static void write_rank(const char *root, const char *folder, const struct rank_t
     close(fd);
 }
 
-#define LAYER "model.decoder.layers.0."
 /* Both pipeline ranks call their only layer 0. */
 static void write_ranks(const char *root)
 {
@@ -135,24 +127,6 @@ TEST(other_models_of_megatron_are_rejected)
     CHECK_MESSAGE("has 1 dimensions, expected 2");
 }
 
-/* Adds args and the iteration to a pickled dict. */
-static void add_args(struct text *t, const struct megatron_args *args)
-{
-    t->len -= 2; /* SETITEMS and STOP */
-    pickle_write_string(t, "iteration"), pickle_write_int(t, 3);
-    megatron_args_write(t, args);
-    pickle_write_setitems(t), pickle_write_stop(t);
-}
-
-static void add_entry(struct zip_writer *zip, const char *name, const void *bytes, size_t len,
-                      struct text *out)
-{
-    struct text header = {0};
-    zip_writer_add(zip, name, len, zip_crc(0, bytes, len), &header);
-    text_add(out, header.data, header.len), text_add(out, bytes, len);
-    text_release(&header);
-}
-
 /* Writes an archive of float32 tensors, whose data are their elements; args may be NULL. */
 static void write_archive(const char *path, const struct torch_tensor *tensors, size_t count,
                           const struct megatron_args *args)
@@ -177,21 +151,6 @@ static void write_archive(const char *path, const struct torch_tensor *tensors, 
     text_release(&pickle), text_release(&out), text_release(&tail);
     zip_writer_release(&zip);
 }
-
-/* The parameters of a model with one layer, in the order of megatron-core's own layers. */
-static const struct rank_tensor one_layer[] = {
-    {"model.embedding.word_embeddings.weight", 8, 4, 0},
-    {LAYER "input_layernorm.weight", 4, 0, 0},
-    {LAYER "self_attention.linear_proj.weight", 4, 4, 0},
-    {LAYER "self_attention.linear_qkv.weight", 12, 4, 0},
-    {LAYER "pre_mlp_layernorm.weight", 4, 0, 0},
-    {LAYER "mlp.linear_fc1.weight", 8, 4, 0},
-    {LAYER "mlp.linear_fc2.weight", 4, 4, 0},
-    {"model.decoder.final_layernorm.weight", 4, 0, 0},
-    {"model.output_layer.weight", 8, 4, 0},
-};
-enum { PARAMS = sizeof one_layer / sizeof *one_layer };
-static const struct megatron_args one_rank = {0};
 
 /* Writes a rank with a distributed optimizer, whose vectors have `extra` elements more than the
  * parameters.  Its copies and moments are those of parameters with the elements of `copies`: copies
@@ -297,17 +256,6 @@ static const char *write_optimizers(const struct megatron_args *a)
             write_optimizer_rank(&r, a);
         }
     return root;
-}
-
-static bool has_first(const struct tensor_slices *s, enum param_id id, int layer,
-                      enum tensor_kind kind, float value)
-{
-    const struct tensor_name name = {id, layer, kind};
-    const struct sliced_tensor *t = tensor_slices_find(s, &name);
-    float got;
-    CHECK(t);
-    CHECK_STATUS(OK, tensor_slices_read(s, t, 0, 1, &got));
-    return got >= value && got <= value;
 }
 
 TEST(the_distributed_optimizer_of_megatrons_ranks_is_read)
