@@ -1,5 +1,5 @@
 /* single_stage.h -- the whole model as one stage: forward, loss and backward of a microbatch
- * without a pipeline. */
+ * without a pipeline, for tests. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
