@@ -181,8 +181,8 @@ static float *logits_of(const struct fill_mask *f, int i)
 /* Samples a token for the i-th open mask.  Diffusion takes other random numbers in each step. */
 static void sample_token(struct fill_mask *f, int i)
 {
-    int V = loaded_model_num_ids(f->l);
-    const float *logits = logits_of(f, i);
+    float *logits = logits_of(f, i);
+    int V = loaded_model_limit_ids(f->l, logits);
     struct filled_mask *out = &f->guesses[i].what;
     uint64_t position = (uint64_t)out->place;
     if (f->is_diffusion) position += (uint64_t)f->num_steps * f->ids.count;
@@ -194,8 +194,8 @@ static void sample_token(struct fill_mask *f, int i)
  * diffusion that of the sampled token.  The mask token itself is excluded. */
 static void guess_mask(struct fill_mask *f, int i)
 {
-    int V = loaded_model_num_ids(f->l);
     float *logits = logits_of(f, i);
+    int V = loaded_model_limit_ids(f->l, logits);
     int32_t top = 0;
     f->guesses[i] = (struct guess){.what.place = f->open[i]};
     logits[f->mask] = -INFINITY;

@@ -52,7 +52,7 @@ enum status generation_prefill_rows(struct generation *g, const struct decode_io
 
 /* A token after some others, by their logits. */
 struct generation_choice {
-    const float *logits_V;
+    float *logits_V;              /* IDs that the tokenizer does not have become -inf */
     const struct token_list *ids; /* the ones before it */
     uint64_t seed;
 };

@@ -16,6 +16,7 @@
 #include "tensor/queue.h"
 #include "train/rank_check.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -291,6 +292,15 @@ static void limit_rows(struct loaded_model *l, const struct loaded_model_options
     if (longest > 0 && longest < *seq_len) *seq_len = longest;
 }
 
+static void find_gaps(struct loaded_model *l)
+{
+    for (int32_t id = 0; id < tokenizer_vocab_size(l->tokenizer); id++) {
+        if (tokenizer_has(l->tokenizer, id)) continue;
+        token_list_reserve(&l->gaps, 1);
+        l->gaps.ids[l->gaps.count++] = id;
+    }
+}
+
 /* Opens the tokenizer and reads the shape; checks that they match each other and the mesh. */
 static enum status open_shape(struct loaded_model *l, const struct loaded_model_options *o)
 {
@@ -304,6 +314,7 @@ static enum status open_shape(struct loaded_model *l, const struct loaded_model_
         FAIL(CONFIG, "%s: the tokenizer has %d tokens, but the model's vocabulary only %d",
              tokenizer_path(l->tokenizer), tokenizer_vocab_size(l->tokenizer), l->shape.V);
     if (tokenizer[0]) TRY(compare_tokenizers(l, tokenizer));
+    find_gaps(l);
     /* Without sequence parallelism any row length works, so check only the smallest. */
     struct fit f = {.mesh = mesh,
                     .shape = &l->shape,
@@ -406,13 +417,15 @@ void loaded_model_close(struct loaded_model *l, enum status how)
     if (l->machine.queue) arena_release(&l->machine.queue->scratch);
     machine_close_ranks(&l->machine, how);
     tokenizer_close(l->tokenizer);
+    token_list_release(&l->gaps);
     if (l->config_is_open) config_release(&l->config);
     free(l->folder);
 }
 
-int loaded_model_num_ids(const struct loaded_model *l)
+int loaded_model_limit_ids(const struct loaded_model *l, float *logits_V)
 {
     int V = l->shape.V, known = l->tokenizer ? tokenizer_vocab_size(l->tokenizer) : V;
+    for (size_t i = 0; i < l->gaps.count; i++) logits_V[l->gaps.ids[i]] = -INFINITY;
     return known < V ? known : V;
 }
 

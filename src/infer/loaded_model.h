@@ -21,6 +21,7 @@ struct loaded_model {
                                     and mask are those of the data stage of its last step.  Without
                                     a config.toml rows are not longer than shape.max_context */
     struct tokenizer *tokenizer; /* NULL: the folder has none (trained on token IDs) */
+    struct token_list gaps;      /* IDs between the tokenizer's added tokens that no token has */
     struct machine machine;
     struct model_shape shape; /* of the whole model */
     struct model model;       /* this rank's tensor-parallel shard of it */
@@ -64,9 +65,9 @@ void loaded_model_raise_signal(const struct loaded_model *l);
 /* `how` the command ended: see machine_close_ranks. */
 void loaded_model_close(struct loaded_model *l, enum status how);
 
-/* IDs from this on have no text: the model's vocabulary may be larger than its tokenizer's.  Those
- * below it have one, except in gaps between a tokenizer's added tokens. */
-int loaded_model_num_ids(const struct loaded_model *l);
+/* The IDs that may be generated are below this: the model's vocabulary may be larger than its
+ * tokenizer's.  Gives those without a token, between added tokens, no probability. */
+int loaded_model_limit_ids(const struct loaded_model *l, float *logits_V);
 /* Writes the text of the tokens; U+FFFD for bytes that are not UTF-8, and for NUL. */
 enum status loaded_model_write_text(const struct loaded_model *l, const int32_t *ids, size_t count,
                                     const char *key, struct json_writer *w);

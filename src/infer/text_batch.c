@@ -39,7 +39,7 @@ static enum status visit_done(struct rows *r)
 }
 
 /* Samples the next token of a row from its logits; frees the row if the text ends there. */
-static enum status sample_row(struct rows *r, int row, const float *logits_V)
+static enum status sample_row(struct rows *r, int row, float *logits_V)
 {
     struct generation *g = r->g;
     struct text_batch_item *item = r->at[row];

@@ -301,14 +301,19 @@ static void decode_piece(const struct char_bpe *c, const struct char_bpe_piece *
     text_add(out, text, len);
 }
 
+const struct char_bpe_piece *char_bpe_find_piece(const struct char_bpe *c, int32_t id)
+{
+    const struct char_bpe_piece *p = id >= 0 && id < c->num_pieces ? &c->pieces[id] : NULL;
+    return p && p->kind != PIECE_NONE ? p : NULL;
+}
+
 enum status char_bpe_decode(const struct char_bpe *c, const int32_t *ids, size_t count,
                             bool is_start, struct text *out)
 {
     struct decode_state d = {out->len, SIZE_MAX, is_start, true, false};
     for (size_t i = 0; i < count; i++) {
-        const struct char_bpe_piece *p =
-            ids[i] >= 0 && ids[i] < c->num_pieces ? &c->pieces[ids[i]] : NULL;
-        if (!p || p->kind == PIECE_NONE)
+        const struct char_bpe_piece *p = char_bpe_find_piece(c, ids[i]);
+        if (!p)
             FAIL(DATA, "unknown token ID %d; the vocabulary has %d tokens", ids[i], c->num_pieces);
         if (p->kind == PIECE_BYTE) {
             if (d.bytes == SIZE_MAX) d.bytes = out->len;

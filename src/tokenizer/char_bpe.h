@@ -108,6 +108,8 @@ void char_bpe_expand_internal(const struct char_bpe *c, const struct vocabulary 
 /* Replaces each run of unknown tokens from out[begin] on by one. */
 void char_bpe_fuse_unknown(const struct char_bpe *c, struct token_list *out, size_t begin);
 
+/* How to decode an ID; NULL: no token has it. */
+const struct char_bpe_piece *char_bpe_find_piece(const struct char_bpe *c, int32_t id);
 /* Appends the text of the IDs; `is_start`: they are at the start of a text.  DATA: an unknown
  * ID. */
 enum status char_bpe_decode(const struct char_bpe *c, const int32_t *ids, size_t count,

@@ -245,6 +245,12 @@ const char *tokenizer_special_name(const struct tokenizer *t, int32_t id)
     return special_tokens_text(&t->special_tokens, id);
 }
 
+bool tokenizer_has(const struct tokenizer *t, int32_t id)
+{
+    if (t->char_bpe) return char_bpe_find_piece(t->char_bpe, id) != NULL;
+    return vocabulary_token(&t->vocabulary, id) || tokenizer_special_name(t, id);
+}
+
 /* A NUL is C0 80 in a string of JSON. */
 static void add_special(struct text *out, const char *special)
 {

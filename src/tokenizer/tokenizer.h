@@ -47,6 +47,9 @@ const char *tokenizer_path(const struct tokenizer *t);
 /* A hash of every byte of that file, and of the options; 0 for "bytes". */
 uint64_t tokenizer_hash(const struct tokenizer *t);
 
+/* Whether a token has this ID: added tokens may leave gaps below tokenizer_vocab_size. */
+bool tokenizer_has(const struct tokenizer *t, int32_t id);
+
 /* Appends the text of the IDs, which start a text.  DATA: an ID that the tokenizer does not
  * have. */
 enum status tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t count,

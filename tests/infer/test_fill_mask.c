@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "system/runs.h"
+#include "tokenizer/rig.h"
 
 /* Trains a masked or diffusion model on one repeated sentence; returns the folder of the run.
  * vocab_size "0": the tokenizer's. */
@@ -92,6 +93,21 @@ TEST(a_text_that_normalization_makes_longer_than_the_row_is_rejected)
     CHECK(strstr(err.data, "fit in a row"));
     text_release(&err), text_release(&fill), text_release(&json), text_release(&nfkc);
     free(own), free(corpus), free(run);
+}
+
+TEST(ids_between_added_tokens_fill_in_no_mask)
+{
+    char *run = trained("masked", "1", "320");
+    const char *path = test_path(test_folder(), "tokenizer.json");
+    const struct json_parts sparse = {.added_tokens = "{\"id\": 300, \"content\": \"<|mask|>\"}"};
+    struct text file = {0}, fill = {0};
+    write_json(&file, &sparse);
+    CHECK_STATUS(OK, file_write(path, file.data, file.len));
+    for (int i = 0; i < 40; i++) text_adds(&fill, "<mask>");
+    CHECK(LLAMERO(NULL, NULL, "generate", run, "--tokenizer", path, "--fill", fill.data,
+                  "--temperature", "100") == 0);
+    text_release(&file), text_release(&fill);
+    free(run);
 }
 
 enum { MASK = 258 };

@@ -2,13 +2,15 @@
 #include "system/runs.h"
 
 #include "infer/generation.h"
+#include "tokenizer/rig.h"
 
-static void start(struct generation *g, const char *run, int prompt, int64_t max_tokens)
+static void start(struct generation *g, const char *run, const char *tokenizer, int prompt,
+                  int64_t max_tokens)
 {
     *g = (struct generation){.max_tokens = max_tokens, .sampling = {.temperature = 0}};
     CHECK_STATUS(OK, machine_join(&g->loaded.machine));
     struct loaded_model_options o = {
-        .path = run, .tokenizer = "", .max_tokens = prompt + (int)max_tokens};
+        .path = run, .tokenizer = tokenizer, .max_tokens = prompt + (int)max_tokens};
     CHECK_STATUS(OK, loaded_model_open(&g->loaded, &o));
     token_list_reserve(&g->ids, (size_t)prompt);
     for (int i = 0; i < prompt; i++) g->ids.ids[g->ids.count++] = 97 + i % 5;
@@ -19,8 +21,8 @@ TEST(appended_tokens_equal_a_longer_prompt)
 {
     char *run = runs_trained("training.steps=2");
     struct generation a, b;
-    start(&a, run, 300, 2);
-    start(&b, run, 290, 12);
+    start(&a, run, "", 300, 2);
+    start(&b, run, "", 290, 12);
     CHECK_STATUS(OK, generation_open(&a));
     CHECK_STATUS(OK, generation_open(&b));
     CHECK(generation_is_root(&a) && a.num_prompt == 300);
@@ -38,5 +40,35 @@ TEST(appended_tokens_equal_a_longer_prompt)
     CHECK(a.ids.ids[300] == 3);
     generation_release(&a, STATUS_OK);
     generation_release(&b, STATUS_OK);
+    free(run);
+}
+
+TEST(ids_between_added_tokens_have_no_probability)
+{
+    char *run = runs_trained("training.steps=1 model.vocab_size=320");
+    const char *path = test_path(test_folder(), "tokenizer.json");
+    const struct json_parts sparse = {
+        .added_tokens =
+            "{\"id\": 256, \"content\": \"<s>\"}, {\"id\": 300, \"content\": \"</s>\"}"};
+    struct text file = {0};
+    struct generation g;
+    int32_t id;
+    write_json(&file, &sparse);
+    CHECK_STATUS(OK, file_write(path, file.data, file.len));
+    start(&g, run, path, 4, 3);
+    CHECK_STATUS(OK, generation_open(&g));
+    CHECK_STATUS(OK, generation_prefill(&g));
+    g.logits_V[280] = 1e9f, g.logits_V[310] = 1e9f, g.logits_V[300] = 1e3f;
+    CHECK_STATUS(OK, generation_sample(&g, &id));
+    CHECK(id == 300);
+    CHECK_NEAR(g.log_probabilities[0], 0., 1e-9);
+    g.sampling.temperature = 1e9, g.repeat_penalty = 1.5;
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        g.sampling.seed = seed;
+        CHECK_STATUS(OK, generation_sample(&g, &id));
+        CHECK(tokenizer_has(g.loaded.tokenizer, id));
+    }
+    generation_release(&g, STATUS_OK);
+    text_release(&file);
     free(run);
 }

@@ -130,6 +130,8 @@ TEST(hf_json_added_tokens_are_special_and_extend_the_vocabulary)
     CHECK_STATUS(OK, tokenizer_decode(t, (const int32_t[]){'x', 256}, 2, &back));
     CHECK(!strcmp(back.data, "x<pad>"));
     CHECK_STATUS(DATA, tokenizer_decode(t, &(int32_t){299}, 1, &back));
+    CHECK(tokenizer_has(t, 0) && tokenizer_has(t, 256) && tokenizer_has(t, 300));
+    CHECK(!tokenizer_has(t, -1) && !tokenizer_has(t, 299) && !tokenizer_has(t, 301));
     text_release(&back);
     tokenizer_close(t);
 }
