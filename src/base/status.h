@@ -21,7 +21,7 @@
     X(CONFIG, 78, "the configuration is wrong")                                                    \
     X(SHAPE, 78, "sizes do not fit together")                                                      \
     X(UNSUPPORTED, 78, "no kernel or backend for this request")                                    \
-    X(MEMORY, 70, "out of memory")                                                                 \
+    X(MEMORY, 78, "out of memory")                                                                 \
     X(DIVERGED, 80, "loss or gradient is not finite")                                              \
     X(COMM, 81, "a rank was lost or a collective failed")                                          \
     X(HANG, 82, "the run makes no progress")                                                       \

@@ -21,7 +21,7 @@ TEST(heap_memory_is_zeroed_and_heap_string_copies_a_prefix)
     free(word), free(copy);
 }
 
-TEST(without_memory_the_process_ends_with_a_message_and_exit_code_70)
+TEST(without_memory_the_process_ends_with_a_message_and_exit_code_78)
 {
     if (TEST_SLOWED) skip(); /* sanitizers end the process themselves */
     char line[256] = "";
@@ -36,7 +36,7 @@ TEST(without_memory_the_process_ends_with_a_message_and_exit_code_70)
     }
     close(ends[1]);
     CHECK(read(ends[0], line, sizeof line - 1) > 0);
-    CHECK(waitpid(child, &code, 0) == child && WIFEXITED(code) && WEXITSTATUS(code) == 70);
+    CHECK(waitpid(child, &code, 0) == child && WIFEXITED(code) && WEXITSTATUS(code) == 78);
     CHECK(strstr(line, "out of memory: ") && strstr(line, "bytes requested"));
     close(ends[0]);
 }

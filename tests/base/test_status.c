@@ -44,7 +44,7 @@ TEST(every_status_has_a_name_a_text_and_its_documented_exit_code)
     CHECK(status_exit_code(STATUS_MISSING) == 66 && status_exit_code(STATUS_IO) == 74);
     CHECK(status_exit_code(STATUS_REQUEUE) == 75 && status_exit_code(STATUS_CONFIG) == 78);
     CHECK(status_exit_code(STATUS_DIVERGED) == 80 && status_exit_code(STATUS_COMM) == 81);
-    CHECK(status_exit_code(STATUS_MEMORY) == 70 && status_exit_code(STATUS_HANG) == 82);
+    CHECK(status_exit_code(STATUS_MEMORY) == 78 && status_exit_code(STATUS_HANG) == 82);
     CHECK(status_exit_code(STATUS_DEVICE) == 83);
 }
 

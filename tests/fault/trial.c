@@ -257,7 +257,7 @@ static const char *judge_code(const struct scene *s, const char *fault, int code
     bool is_term = strstr(fault, "action=term") || !strncmp(fault, "signal=", 7);
     /* a signal before the program handles it */
     bool is_default = code == 128 + SIGTERM || code == 128 + SIGINT || code == 128 + SIGUSR1;
-    bool is_usual = code == 0 || code == 74 || (is_memory && code == 70) ||
+    bool is_usual = code == 0 || code == 74 || (is_memory && code == 78) ||
                     (is_term && (code == 75 || is_default)) || (has_ranks && code == 81) ||
                     (strstr(fault, "call=mpi") && code == 82) ||
                     (strstr(fault, "ENOENT") && code == 66) ||
