@@ -11,6 +11,7 @@ struct document_walk {
     struct token_list ids;
     struct source_document found;
     uint64_t left;
+    const bool *is_enough;
 };
 
 static bool holds_spikes(const struct source *s) { return source_holds_counts(s) && !s->motifs; }
@@ -21,7 +22,7 @@ static enum status walk_source(struct document_walk *w, const struct source *s,
 {
     bool none = false;
     struct source_range range = source_part(s, 0, 1);
-    while (w->left) {
+    while (w->left && !(w->is_enough && *w->is_enough)) {
         TRY(source_find(s, reader, &range, &w->found, &none));
         if (none) break;
         w->ids.count = 0;
@@ -50,7 +51,8 @@ enum status corpus_each(const struct corpus *d,
                         enum status (*take)(void *context, const struct document *one),
                         void *context)
 {
-    struct document_walk w = {.left = d->max_ids ? d->max_ids : UINT64_MAX};
+    struct document_walk w = {.left = d->max_ids ? d->max_ids : UINT64_MAX,
+                              .is_enough = d->is_enough};
     struct bad_records skipped = {.is_unlimited = true};
     w.tokens = (struct source_tokens){
         .tokenizer = d->tokenizer, .vocab_size = d->vocab_size, .bos = d->bos, .eos = d->eos};

@@ -23,7 +23,8 @@ struct corpus {
     bool bos, eos;
     bool skips_bad; /* data.on_bad_record = "skip"; logs what it skips, unless */
     bool is_quiet;
-    uint64_t max_ids; /* stop before a document that begins after this many IDs; 0: read all */
+    uint64_t max_ids;      /* stop before a document that begins after this many IDs; 0: read all */
+    const bool *is_enough; /* stop before the next document once `take` has set it; NULL: do not */
 };
 
 /* Calls `take` for each document.  MISSING, DATA, CONFIG: as loader_open and loader_next; RECORD: a

@@ -26,6 +26,7 @@ struct co_windows {
     struct co_window *items;
     size_t count;
     uint64_t sessions;
+    bool is_enough; /* as many as requested */
 };
 
 /* New order of the neurons: a random selection of `held_out` of them last (selection sampling). */
@@ -79,6 +80,7 @@ static enum status cut_windows(void *context, const struct document *d)
         add_window(w, d, order, &shape);
     }
     free(order), free(shape.rates);
+    w->is_enough = w->count == (size_t)o->windows;
     return STATUS_OK;
 }
 
@@ -215,8 +217,8 @@ static enum status collect(struct co_windows *w, const struct loaded_model *l,
     TRY(corpus_is_spike_counts(d->sources, &are_counts));
     if (!are_counts) FAIL(CONFIG, "%s: --held-out requires spike counts", path);
     w->items = heap((size_t)w->options->windows * sizeof *w->items);
-    struct corpus enough = *d; /* reads no more than the windows need */
-    enough.max_ids = (uint64_t)w->options->windows * (uint64_t)w->options->row;
+    struct corpus enough = *d;
+    enough.is_enough = &w->is_enough;
     TRY(corpus_each(&enough, cut_windows, w));
     if (!w->count)
         FAIL(DATA,

@@ -103,6 +103,29 @@ TEST(co_smoothing_predicts_every_bin_after_half_a_window_once)
     free(run);
 }
 
+TEST(co_smoothing_reads_on_past_sessions_that_are_too_short_for_a_window)
+{
+    char *run = spike_run("training.steps=1 validation.enable=false");
+    enum { LONG_ROW = 720 }; /* half of it has all 60 bins of 5 neurons, but not those of 6 */
+    struct source_config sources[3];
+    const char *const sessions[] = {"train_2", "train_3", "train_4"}; /* of 5, 5 and 6 neurons */
+    for (int i = 0; i < 3; i++)
+        sources[i] = (struct source_config){.path = spike_train,
+                                            .column = "spike_counts",
+                                            .filter_column = "session_id",
+                                            .filter_value = sessions[i]};
+    const struct corpus d = {.sources = sources, .num_sources = 3, .vocab_size = 256};
+    struct co_smoothing c = {.held_out = 0.1, .windows = 1, .row = LONG_ROW};
+    const struct loaded_model_options o = {.path = run, .tokenizer = "", .max_tokens = LONG_ROW};
+    struct loaded_model l = {0};
+    CHECK_STATUS(OK, machine_join(&l.machine));
+    CHECK_STATUS(OK, loaded_model_open(&l, &o));
+    CHECK_STATUS(OK, co_smoothing_measure(&c, &l, &d));
+    loaded_model_close(&l, STATUS_OK);
+    CHECK(c.used == 1 && c.counts == 60 - LONG_ROW / WIDTH / 2);
+    free(run);
+}
+
 TEST(co_smoothing_reports_what_it_cannot_hold_out)
 {
     char *run = spike_run("training.steps=1 validation.enable=false");
