@@ -178,6 +178,16 @@ static double expected_tokens(const struct evaluating *e, const struct source_co
     return st || !(expected > 0) ? 0 : expected;
 }
 
+/* How many of the source's IDs the rows of an evaluation had; 0: all. */
+static uint64_t count_seen(const struct evaluating *e, int64_t batches, const struct evaluation *v)
+{
+    int64_t seen = 0;
+    if (e->evaluator.causal) return (uint64_t)v->tokens + 1; /* all but the first are labels */
+    if (batches < 0) return 0;
+    if (__builtin_mul_overflow(batches, (int64_t)e->rows * e->evaluator.batch.T, &seen)) return 0;
+    return (uint64_t)seen;
+}
+
 static enum status evaluate_source(struct evaluating *e, struct source_config *source,
                                    int64_t batches, struct evaluation *v)
 {
@@ -200,7 +210,8 @@ static enum status evaluate_source(struct evaluating *e, struct source_config *s
     TRY_OUT(
         comm_agree(world, world->rank ? STATUS_OK : report_skipped(loader, data.bad_record_limit)));
     TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : evaluator_check(v, source->path)));
-    TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : baselines_measure(&e->baselines, v)));
+    uint64_t seen = count_seen(e, batches, v);
+    TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : baselines_measure(&e->baselines, seen)));
 out:
     progress_end();
     loader_close(loader);

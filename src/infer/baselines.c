@@ -49,7 +49,6 @@ static enum status score_document(void *context, const struct document *d)
     return STATUS_OK;
 }
 
-/* `seen`: how many of the source's tokens the model was evaluated on. */
 static enum status measure_ngram(struct baselines *b, uint64_t seen)
 {
     struct source_config one = {.path = b->ngram_data, .column = b->ngram_column, .weight = 1};
@@ -70,9 +69,8 @@ out:
     return st;
 }
 
-enum status baselines_measure(struct baselines *b, const struct evaluation *v)
+enum status baselines_measure(struct baselines *b, uint64_t seen)
 {
-    uint64_t seen = (uint64_t)v->tokens + 1;
     if (b->has_spikes) {
         struct corpus d = make_corpus(b, b->source, 1, seen);
         TRY(spikes_homogeneous(&d, &b->spikes));

@@ -28,9 +28,10 @@ struct baselines {
 
 /* Sets has_spikes: whether the source holds spike counts. */
 enum status baselines_find_spikes(struct baselines *b);
-/* Evaluates the baselines on the tokens that were the labels of `v`: one pass over the source with
- * overlapping rows.  DATA: no document has n tokens. */
-enum status baselines_measure(struct baselines *b, const struct evaluation *v);
+/* Evaluates the baselines on the source's first `seen` IDs (0: on all), which the model has read.
+ * With overlapping rows, all of these except the first are labels of a causal model, and some of a
+ * masked or diffusion model.  DATA: no document has n tokens. */
+enum status baselines_measure(struct baselines *b, uint64_t seen);
 
 /* The evaluated source as a corpus. */
 struct corpus baselines_corpus(const struct baselines *b);

@@ -105,6 +105,34 @@ TEST(eval_of_a_masked_or_diffusion_model_gives_the_validation_loss_of_its_run)
                1e-5);
 }
 
+static double ngram_tokens(const char *dump, const char *corpus, const char *batches)
+{
+    struct text out = {0};
+    struct json *v;
+    CHECK(LLAMERO(&out, NULL, "eval", dump, corpus, "--ngram", "1", "--json", "--batch-size", "2",
+                  "--batches", batches) == 0);
+    CHECK_STATUS(OK, json_parse(out.data, out.len, "eval", &v));
+    double tokens = json_number(json_get(json_get(v, "ngram"), "tokens"));
+    json_free(v);
+    text_release(&out);
+    return tokens;
+}
+
+/* The loss of such a model is that of the masked tokens, about one in seven. */
+TEST(ngrams_predict_all_tokens_that_a_masked_model_has_read)
+{
+    const char *folder = test_folder(), *config = test_path(folder, "c.toml");
+    const char *corpus = test_path(folder, "c.txt"), *dump = test_path(folder, "masked");
+    runs_write_corpus(corpus, 20000);
+    runs_write_config(config, corpus);
+    CHECK(runs_train(config, dump,
+                     "training.steps=1 training.seq_len=64 objective.name=masked "
+                     "objective.mask_token=<|mask|>",
+                     NULL) == 0);
+    CHECK(ngram_tokens(dump, corpus, "3") == 3 * 2 * 64);
+    CHECK(ngram_tokens(dump, corpus, "10000") >= 20000);
+}
+
 /* 2 steps are the first stage, and 4 end in the second. */
 TEST(eval_has_the_rows_and_the_mask_of_the_data_stage_that_a_run_ended_in)
 {
