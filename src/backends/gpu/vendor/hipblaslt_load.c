@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/vendor/hipblaslt.h"
 
+#include "backends/gpu/runtime.h"
 #include "base/library.h"
 
 typedef enum hipblaslt_status status;
@@ -44,9 +45,14 @@ typedef const struct hipblaslt_algorithm *algorithm_pointer;
       (lt, m, alpha, a, a_layout, b, b_layout, beta, c, c_layout, d, d_layout, algorithm,          \
        workspace, workspace_bytes, stream))
 
-/* ROCm 7, ROCm 6, and PyTorch's packages. */
-LIBRARY_DEFINE("hipBLASLt", "libhipblaslt.so.1 libhipblaslt.so.0 libhipblaslt.so", NULL,
-               HIPBLASLT_FUNCTIONS)
+/* That of the HIP runtime that the program links: another one would open a second runtime, which
+ * does not know our streams.  The last name is that of PyTorch's packages. */
+#if HIP_VERSION_MAJOR >= 7
+#define FILES "libhipblaslt.so.1 libhipblaslt.so"
+#else
+#define FILES "libhipblaslt.so.0 libhipblaslt.so"
+#endif
+LIBRARY_DEFINE("hipBLASLt", FILES, NULL, HIPBLASLT_FUNCTIONS)
 
 enum status hipblaslt_load(void)
 {
