@@ -63,9 +63,11 @@ LIBS    := -ldnnl -lcjson -lpcre2-8 -lz -lzstd -lbrotlidec -lsnappy -llz4 -lyaml
 KERNELS := $(sort $(wildcard src/backends/cpu/kernels/*.c))
 ABSENT  := $(EMULATOR) $(if $(GPU),,$(GPU_SHARED)) $(VENDOR_ABSENT) \
            $(patsubst $(VENDOR)/%,tests/backends/gpu/vendor/test_%,\
-               $(filter-out $(VENDOR)/cublaslt_% $(VENDOR)/hipblaslt_%,$(VENDOR_ABSENT))) \
+               $(filter-out $(addprefix $(VENDOR)/,cublaslt_% hipblaslt_% rocblas_%),\
+                   $(VENDOR_ABSENT))) \
            $(if $(filter cuda,$(GPU)),tests/backends/gpu/vendor/stub_cublaslt.c) \
-           $(if $(filter hip,$(GPU)),tests/backends/gpu/vendor/stub_hipblaslt.c) \
+           $(if $(filter hip,$(GPU)),\
+               $(patsubst %,tests/backends/gpu/vendor/stub_%.c,hipblaslt rocblas)) \
            $(if $(filter 1,$(HAS_NCCL)),,src/comm/nccl/%) \
            $(if $(MPI_LIBS),,src/comm/mpi/% tests/comm/mpi/%) $(if $(HUB_LIBS),,src/hub/http.c)
 SOURCES := $(filter-out $(ABSENT),$(sort $(shell find src -name '*.c')))

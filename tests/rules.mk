@@ -10,7 +10,8 @@ RACED   := base/test_activity comm/test_agreement comm/test_comm comm/test_progr
 # With what tests share, except that of rooms which have no ranks.
 SHARED  := $(foreach t,$(TESTS),$(if $(filter test_%,$(notdir $(t))),,$(t)))
 RACE    := $(filter $(RACED:%=tests/%.c),$(TESTS)) \
-    $(filter-out tests/ops/% tests/oracle/% tests/backends/cpu/% %hipblaslt.c,$(SHARED))
+    $(filter-out tests/ops/% tests/oracle/% tests/backends/cpu/% %hipblaslt.c %rocblas.c,\
+        $(SHARED))
 FUZZ    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
 
 # Several programs share the cores: threads that wait for each other spin for microseconds, then
@@ -29,7 +30,7 @@ $(B)/tests/read_file: $(B)/tests/programs/read_file.o $(ROOMS) $(B)/list
 UNRACED := app config/import doctor infer plot runs slurm # no test of ranks needs them
 $(B)/tests/race: $(filter-out $(STUBBED) $(UNRACED:%=$(B)/src/%/%),$(ROOMS))
 $(B)/tests/race: $(EMULATOR:%.c=$(B)/%.o) $(call emulated,32) \
-    $(filter-out $(B)/$(VENDOR)/hipblaslt_%,$(STUB)) $(B)/list
+    $(filter-out $(addprefix $(B)/$(VENDOR)/,hipblaslt_% rocblas_%),$(STUB)) $(B)/list
 $(B)/tests/race: $(RACE:%.c=$(B)/%.o)
 	$(call say,link)
 	$(LINK) -lcmocka

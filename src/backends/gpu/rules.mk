@@ -12,9 +12,9 @@ $(B)/$(VENDOR)/cublaslt_%.stub.o: private OWN := $(CUBLASLT_STUB)
 CUBLASLT_TESTS := $(B)/tests/backends/gpu/vendor/test_cublaslt_%.o \
     $(B)/tests/backends/gpu/vendor/stub_cublaslt.o
 HIPBLASLT_STUB := -DGPU_HIPBLASLT -DGPU_EMULATED=64 -DHIPBLASLT_CHUNK=131072
-$(B)/$(VENDOR)/hipblaslt_%.stub.o: private OWN := $(HIPBLASLT_STUB)
-HIPBLASLT_TESTS := $(B)/tests/backends/gpu/vendor/test_hipblaslt_%.o \
-    $(B)/tests/backends/gpu/vendor/stub_hipblaslt.o
+$(B)/$(VENDOR)/hipblaslt_%.stub.o $(B)/$(VENDOR)/rocblas_%.stub.o: private OWN := $(HIPBLASLT_STUB)
+HIPBLASLT_TESTS := $(foreach name,test_hipblaslt_% test_rocblas_% stub_hipblaslt stub_rocblas,\
+    $(B)/tests/backends/gpu/vendor/$(name).o)
 $(HIPBLASLT_TESTS): private OWN := $(if $(filter hip,$(GPU)),$(GPU_FLAGS),$(HIPBLASLT_STUB))
 $(CUBLASLT_TESTS): private OWN := $(if $(filter cuda,$(GPU)),$(GPU_FLAGS),$(CUBLASLT_STUB))
 $(B)/tests/backends/gpu/vendor/test_cudnn_queue.o: private OWN := $(GPU_FLAGS)

@@ -89,7 +89,7 @@ VENDOR      := src/backends/gpu/vendor
 GPU_SHARED  := $(wildcard src/backends/gpu/*.c)
 GPU_VENDOR  := $(wildcard $(VENDOR)/*.c)
 GPU_cuda    := $(VENDOR)/cudnn_% $(VENDOR)/cublaslt_%
-GPU_hip     := $(VENDOR)/hipblaslt_%
+GPU_hip     := $(VENDOR)/hipblaslt_% $(VENDOR)/rocblas_%
 EMULATOR    := $(wildcard src/backends/gpu/emulator/*.c)
 GPU_KERNELS := $(wildcard src/backends/gpu/kernels/*.cu)
 VENDOR_ABSENT := $(filter-out $(if $(GPU),$(GPU_$(GPU))),$(GPU_VENDOR))
@@ -98,11 +98,13 @@ VENDOR_ABSENT := $(filter-out $(if $(GPU),$(GPU_$(GPU))),$(GPU_VENDOR))
 STUBBED := $(B)/src/comm/nccl/%.o
 STUB    := $(patsubst %.c,$(B)/%.stub.o,\
                $(filter-out %/side_stream.c %/nccl_load.c,$(wildcard src/comm/nccl/*.c)))
-# Without CUDA, the tests link what calls cuBLASLt against a stub of it; hipBLASLt likewise.
+# Without CUDA, the tests link what calls cuBLASLt against a stub of it; hipBLASLt and
+# rocBLAS likewise.
 STUB    += $(if $(filter cuda,$(GPU)),,\
                $(patsubst %.c,$(B)/%.stub.o,$(filter-out %/cublaslt_load.c,\
                    $(filter $(VENDOR)/cublaslt_%,$(GPU_VENDOR)))))
-STUB    += $(if $(filter hip,$(GPU)),,$(B)/$(VENDOR)/hipblaslt_gemm.stub.o)
+STUB    += $(if $(filter hip,$(GPU)),,\
+               $(patsubst %,$(B)/$(VENDOR)/%_gemm.stub.o,hipblaslt rocblas))
 EMULATED_DIR ?= $(B)
 emulated_kernels = $(GPU_KERNELS:%.cu=$(EMULATED_DIR)/%.emu$(1).o)
 emulated = $(GPU_SHARED:%.c=$(B)/%.emu$(1).o) $(call emulated_kernels,$(1))

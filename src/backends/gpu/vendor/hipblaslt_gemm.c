@@ -1,25 +1,29 @@
 /* gemm.h with hipBLASLt: descriptors and the first algorithm of its heuristics are kept per shape.
  *
+ * rocBLAS   computes shapes for which hipBLASLt has no algorithm.
  * Scaled    FP8 values are kept as bf16, and their scales are in device memory, where only some
  *           versions read factors: the library multiplies chunks of rows to f32 in scratch, and a
  *           kernel of ours scales, adds and rounds once.
- * Otherwise our own kernels compute what the library cannot: operands that are not aligned to 16
- *           bytes, since its preferences have no alignment, and what no sizing pass has seen if no
- *           scratch is left. */
+ * Otherwise our own kernels compute what neither library can: operands that are not aligned to 16
+ *           bytes, since hipBLASLt's preferences have no alignment, and what no sizing pass has
+ *           seen if no scratch is left. */
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/vendor/hipblaslt.h"
 
 #include "backends/gpu/queue.h"
 #include "backends/gpu/vendor/column_major.h"
+#include "backends/gpu/vendor/rocblas_gemm.h"
 #include "base/log.h"
 #include "base/text.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum {
     MIN_VERSION = 600,        /* 0.6.0; earlier ones have other values for types */
     MIN_ALIGNMENT = 16,       /* bytes, of operands and workspace */
     MAX_WORKSPACE = 32 << 20, /* bytes */
+    MIN_WORKSPACE = 256,      /* of rocBLAS, which uses multiples of it */
 #if !defined(HIPBLASLT_CHUNK) /* tests: smaller */
 #define HIPBLASLT_CHUNK (256 << 20)
 #endif
@@ -31,17 +35,21 @@ enum {
 struct hipblaslt_matmul {
     struct gemm gemm;    /* not scaled */
     int leading;         /* leading dimension of A as stored */
-    hipblaslt_desc desc; /* NULL: no algorithm, our own kernels compute it */
+    hipblaslt_desc desc; /* NULL: no algorithm */
+    bool by_rocblas;     /* it is used instead; false: our own kernels compute it */
     hipblaslt_layout first, second, result;
     struct hipblaslt_algorithm algorithm;
     size_t workspace; /* bytes */
+    bool has_run;
 };
 
 struct hipblaslt {
     hipblaslt_handle handle;          /* NULL: not installed */
     struct hipblaslt_matmul *matmuls; /* owned */
     size_t count;
-    bool warned; /* that it lacks an algorithm */
+    struct rocblas_gemm *rocblas; /* NULL: not opened */
+    struct failure no_rocblas;    /* why it cannot be opened */
+    bool warned;                  /* that our own kernels are used */
 };
 
 /* Fails with DEVICE and the library's status. */
@@ -64,7 +72,14 @@ static enum status open_handle(hipblaslt_handle *out, int *version)
          *version / 100);
 }
 
-/* Without the library all GEMMs use our own kernels. */
+static enum status open_rocblas(struct hipblaslt *h, struct queue *queue)
+{
+    TRY(status_restore(&h->no_rocblas));
+    enum status st = h->rocblas ? STATUS_OK : rocblas_gemm_open(&h->rocblas, queue);
+    if (st) status_save(&h->no_rocblas, st);
+    return st;
+}
+
 static struct hipblaslt *open_library(struct queue *queue)
 {
     struct gpu_queue *q = (struct gpu_queue *)queue;
@@ -72,10 +87,14 @@ static struct hipblaslt *open_library(struct queue *queue)
     int version;
     if (h) return h;
     h = q->gemm = heap(sizeof *h);
-    if (open_handle(&h->handle, &version)) {
+    enum status st = open_handle(&h->handle, &version);
+    if (st) {
+        struct failure why = {0};
+        status_save(&why, st);
         h->handle = NULL;
-        log_line(LOG_WARN, "matrix multiplications use our own kernels, which are slower: %s",
-                 status_message());
+        log_line(LOG_WARN, "matrix multiplications use %s: %s",
+                 open_rocblas(h, queue) ? "our own kernels, which are slower" : "rocBLAS",
+                 why.message);
     }
     return h;
 }
@@ -146,15 +165,26 @@ static enum status query_heuristics(const struct hipblaslt *h, struct hipblaslt_
     return STATUS_OK;
 }
 
-/* The first GEMM is a warning: versions may lack a whole combination of data types, such as bf16 to
- * f32, and our own kernels are slower. */
-static void report_fallback(struct hipblaslt *h, const struct gemm *g)
+/* rocBLAS, if it can, computes what hipBLASLt does not: versions lack whole combinations of data
+ * types, such as bf16 to f32.  Otherwise the first GEMM is a warning: our own kernels are slower.
+ * `why`: "hipBLASLt has no algorithm for". */
+static void prepare_rocblas(struct hipblaslt *h, struct hipblaslt_matmul *m, struct queue *queue,
+                            const char *why)
 {
-    log_line(h->warned ? LOG_INFO : LOG_WARN,
-             "GPU: hipBLASLt has no algorithm for a %d x %d x %d GEMM, %s to %s: using our own "
-             "kernels, which are slower",
-             g->M, g->N, g->K, g->a == GEMM_F32 ? "float32" : "bfloat16", dtype_name(g->out));
-    h->warned = true;
+    const struct gemm *g = &m->gemm;
+    size_t workspace = workspace_limit(queue);
+    enum status st = open_rocblas(h, queue);
+    if (!h->handle && st) return; /* open_library has warned */
+    if (!st) st = rocblas_gemm_check(h->rocblas, g, queue);
+    m->by_rocblas = !st && workspace >= MIN_WORKSPACE;
+    m->workspace = m->by_rocblas ? workspace : 0;
+    if (!h->handle && m->by_rocblas) return;
+    log_line(h->warned || m->by_rocblas ? LOG_INFO : LOG_WARN,
+             "GPU: %s a %d x %d x %d GEMM, %s to %s: using %s%s%s", why, g->M, g->N, g->K,
+             g->a == GEMM_F32 ? "float32" : "bfloat16", dtype_name(g->out),
+             m->by_rocblas ? "rocBLAS" : "our own kernels, which are slower", st ? ": " : "",
+             st ? status_message() : "");
+    h->warned = h->warned || !m->by_rocblas;
 }
 
 static enum status prepare_matmul(struct hipblaslt *h, struct hipblaslt_matmul *m,
@@ -162,7 +192,10 @@ static enum status prepare_matmul(struct hipblaslt *h, struct hipblaslt_matmul *
 {
     enum status st = STATUS_OK;
     bool found = false;
-    if (!h->handle) return STATUS_OK;
+    if (!h->handle) {
+        prepare_rocblas(h, m, queue, "rocBLAS does not compute");
+        return STATUS_OK;
+    }
     if (m->gemm.tf32) { /* a CDNA 3 or 4 GPU multiplies it, others have no algorithm */
         TRY_OUT(create_descriptors(m, HIPBLASLT_COMPUTE_32F_FAST_TF32));
         TRY_OUT(query_heuristics(h, m, workspace_limit(queue), &found));
@@ -172,15 +205,15 @@ static enum status prepare_matmul(struct hipblaslt *h, struct hipblaslt_matmul *
         TRY_OUT(create_descriptors(m, HIPBLASLT_COMPUTE_32F));
         TRY_OUT(query_heuristics(h, m, workspace_limit(queue), &found));
     }
-    if (!found) report_fallback(h, &m->gemm);
 out:
     if (!found) release_matmul(m);
+    if (!found && !st) prepare_rocblas(h, m, queue, "hipBLASLt has no algorithm for");
     return st;
 }
 
 /* *out: valid until the next call. */
 static enum status find_matmul(struct hipblaslt *h, const struct gemm *g, int leading,
-                               struct queue *queue, const struct hipblaslt_matmul **out)
+                               struct queue *queue, struct hipblaslt_matmul **out)
 {
     struct hipblaslt_matmul m = {.gemm = *g, .leading = leading};
     for (size_t i = 0; i < h->count; i++)
@@ -201,7 +234,8 @@ enum status GPU_NAME(gemm_library)(struct text *out)
     int version;
     TRY(open_handle(&handle, &version));
     hipblasLtDestroy(handle);
-    text_addf(out, "hipBLASLt %d.%d.%d", version / 100000, version / 100 % 1000, version % 100);
+    text_addf(out, "hipBLASLt %d.%d.%d, ", version / 100000, version / 100 % 1000, version % 100);
+    if (rocblas_gemm_library(out)) text_adds(out, "no rocBLAS");
     return STATUS_OK;
 }
 
@@ -219,6 +253,7 @@ void GPU_NAME(gemm_close)(struct queue *queue)
     for (size_t i = 0; i < h->count; i++) release_matmul(&h->matmuls[i]);
     free(h->matmuls);
     if (h->handle) hipblasLtDestroy(h->handle);
+    rocblas_gemm_close(h->rocblas);
     free(h);
     q->gemm = NULL;
 }
@@ -237,35 +272,79 @@ static bool has_scratch(const struct queue *queue, size_t bytes)
 
 static bool can_run(const struct hipblaslt_matmul *m, const struct queue *queue)
 {
-    return m->desc && has_scratch(queue, m->workspace);
+    return (m->desc || m->by_rocblas) && has_scratch(queue, m->workspace);
 }
 
-static enum status run(const struct hipblaslt *h, const struct hipblaslt_matmul *m,
-                       const struct gemm_io *io, struct queue *queue)
+/* Some versions refuse at launch what their heuristics return: then nothing has run, and m has
+ * another algorithm, or none.  A shape that has run before fails with the device. */
+static enum status run_hipblaslt(struct hipblaslt *h, struct hipblaslt_matmul *m,
+                                 const struct gemm_io *io, void *workspace, struct queue *queue)
 {
     float alpha = 1, beta = m->gemm.accumulate ? 1 : 0;
-    size_t mark = arena_mark(&queue->scratch), padding = queue->sizing ? ARENA_ALIGN : 0;
-    void *workspace = arena_alloc(&queue->scratch, m->workspace + padding, 1);
     const void *d = io->d ? io->d : io->c;
-    arena_reset(&queue->scratch, mark);
-    if (queue->sizing) return STATUS_OK;
-    HIPBLASLT_TRY(hipblasLtMatmul(h->handle, m->desc, &alpha, io->b, m->first, io->a, m->second,
-                                  &beta, d, m->result, io->c, m->result, &m->algorithm, workspace,
-                                  m->workspace, gpu_stream_of(queue)));
-    if (queue->trace) GPU_TRY(gpuStreamSynchronize(gpu_stream_of(queue)));
+    enum hipblaslt_status status = hipblasLtMatmul(
+        h->handle, m->desc, &alpha, io->b, m->first, io->a, m->second, &beta, d, m->result, io->c,
+        m->result, &m->algorithm, workspace, m->workspace, gpu_stream_of(queue));
+    bool is_refused = status == HIPBLASLT_INVALID_VALUE || status == HIPBLASLT_NOT_SUPPORTED;
+    m->has_run = m->has_run || !status;
+    if (is_refused && !m->has_run) {
+        char why[64];
+        snprintf(why, sizeof why, "hipBLASLt refuses (status %d)", (int)status);
+        (void)gpuGetLastError(); /* the next launch would report it */
+        release_matmul(m);
+        prepare_rocblas(h, m, queue, why);
+    } else if (status) {
+        FAIL(DEVICE, "hipBLASLt: hipblasLtMatmul: status %d", (int)status);
+    }
+    return STATUS_OK;
+}
+
+static enum status run_rocblas(struct hipblaslt *h, struct hipblaslt_matmul *m,
+                               const struct gemm_io *io, void *workspace)
+{
+    struct rocblas_call call = {&m->gemm, io, m->leading, workspace, m->workspace};
+    enum status st = rocblas_gemm_run(h->rocblas, &call);
+    if (st && m->has_run) {
+        struct failure why = {0};
+        status_save(&why, st);
+        FAIL(DEVICE, "%s", why.message);
+    }
+    if (st)
+        log_line(LOG_WARN, "GPU: a %d x %d x %d GEMM uses our own kernels, which are slower: %s",
+                 m->gemm.M, m->gemm.N, m->gemm.K, status_message());
+    m->has_run = !st, m->by_rocblas = !st;
+    return STATUS_OK;
+}
+
+/* *done false: neither library computes it. */
+static enum status run(struct hipblaslt *h, struct hipblaslt_matmul *m, const struct gemm_io *io,
+                       struct queue *queue, bool *done)
+{
+    size_t padding = queue->sizing ? ARENA_ALIGN : 0;
+    for (*done = false; !*done && can_run(m, queue); *done = queue->sizing || m->has_run) {
+        size_t mark = arena_mark(&queue->scratch);
+        void *workspace = arena_alloc(&queue->scratch, m->workspace + padding, 1);
+        arena_reset(&queue->scratch, mark);
+        if (queue->sizing) continue;
+        if (m->desc)
+            TRY(run_hipblaslt(h, m, io, workspace, queue));
+        else
+            TRY(run_rocblas(h, m, io, workspace));
+    }
+    if (*done && !queue->sizing && queue->trace)
+        GPU_TRY(gpuStreamSynchronize(gpu_stream_of(queue)));
     return STATUS_OK;
 }
 
 static int leading_of_a(const struct gemm *g) { return g->transpose_a ? g->M : g->K; }
 
-/* *done false: the library cannot compute it, here and in gemm_in_chunks. */
+/* *done false: neither library computes it, here and in gemm_in_chunks. */
 static enum status gemm_at_once(struct hipblaslt *h, const struct gemm *g, const struct gemm_io *io,
                                 struct queue *queue, bool *done)
 {
-    const struct hipblaslt_matmul *m;
+    struct hipblaslt_matmul *m;
     TRY(find_matmul(h, g, leading_of_a(g), queue, &m));
-    *done = can_run(m, queue);
-    if (*done) TRY(run(h, m, io, queue));
+    TRY(run(h, m, io, queue, done));
     return STATUS_OK;
 }
 
@@ -283,25 +362,13 @@ static int chunk_rows(const struct gemm *g)
 
 /* The product of a chunk that begins at this row. */
 static enum status find_product(struct hipblaslt *h, const struct gemm *g, int begin,
-                                struct queue *queue, const struct hipblaslt_matmul **out)
+                                struct queue *queue, struct hipblaslt_matmul **out)
 {
     struct gemm product = *g;
     int rows = chunk_rows(g);
     product.M = rows < g->M - begin ? rows : g->M - begin;
     product.out = F32, product.scaled = product.accumulate = false;
     TRY(find_matmul(h, &product, leading_of_a(g), queue, out));
-    return STATUS_OK;
-}
-
-static enum status run_chunk(const struct hipblaslt *h, const struct hipblaslt_matmul *m,
-                             const struct gemm *g, const struct gemm_io *io, struct queue *queue)
-{
-    struct gemm chunk = *g;
-    struct gemm_io product = {.a = io->a, .b = io->b};
-    chunk.M = m->gemm.M;
-    product.c = arena_alloc(&queue->scratch, (size_t)chunk.M * (size_t)chunk.N, sizeof(float));
-    TRY(run(h, m, &product, queue));
-    TRY(GPU_NAME(gemm_scale)(&chunk, io, product.c, queue));
     return STATUS_OK;
 }
 
@@ -325,7 +392,7 @@ static enum status can_run_chunks(struct hipblaslt *h, const struct gemm *g, str
 {
     int rows = chunk_rows(g), last = (g->M - 1) / rows * rows;
     size_t mark = arena_mark(&queue->scratch), sums = (size_t)rows * (size_t)g->N * sizeof(float);
-    const struct hipblaslt_matmul *m;
+    struct hipblaslt_matmul *m;
     *can = has_scratch(queue, sums);
     if (!*can) return STATUS_OK;
     (void)arena_alloc(&queue->scratch, sums, 1);
@@ -340,15 +407,20 @@ static enum status can_run_chunks(struct hipblaslt *h, const struct gemm *g, str
 static enum status gemm_in_chunks(struct hipblaslt *h, const struct gemm *g,
                                   const struct gemm_io *io, struct queue *queue, bool *done)
 {
-    const struct hipblaslt_matmul *m;
+    struct hipblaslt_matmul *m;
     int rows = chunk_rows(g);
     TRY(can_run_chunks(h, g, queue, done));
     for (int begin = 0; *done && begin < g->M; begin += rows) {
-        struct gemm_io part = io_of_rows(g, io, begin);
+        struct gemm chunk = *g;
+        struct gemm_io part = io_of_rows(g, io, begin), product = {.a = part.a, .b = part.b};
         size_t mark = arena_mark(&queue->scratch);
         TRY(find_product(h, g, begin, queue, &m));
-        TRY(run_chunk(h, m, g, &part, queue));
+        chunk.M = m->gemm.M;
+        product.c = arena_alloc(&queue->scratch, (size_t)chunk.M * (size_t)chunk.N, sizeof(float));
+        TRY(run(h, m, &product, queue, done));
+        if (*done) TRY(GPU_NAME(gemm_scale)(&chunk, &part, product.c, queue));
         arena_reset(&queue->scratch, mark);
+        if (!*done && begin) FAIL(DEVICE, "hipBLASLt: it multiplies only some rows of a matrix");
     }
     return STATUS_OK;
 }

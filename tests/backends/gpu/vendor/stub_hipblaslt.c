@@ -24,9 +24,10 @@ struct hipblaslt_pref_data {
 enum { WORKSPACE = 1000, MARK = 0x5A };
 
 struct stub_hipblaslt stub_hipblaslt;
-static bool is_broken, is_hidden, refuses_tf32;
+static bool is_broken, is_hidden, refuses_tf32, refuses_all;
 void stub_hipblaslt_break(bool broken) { is_broken = broken; }
 static int version_number = 100401;
+void stub_hipblaslt_refuse(bool refused) { refuses_all = refused; }
 void stub_hipblaslt_hide(bool hidden) { is_hidden = hidden; }
 void stub_hipblaslt_refuse_tf32(bool refused) { refuses_tf32 = refused; }
 void stub_hipblaslt_set_version(int version) { version_number = version; }
@@ -222,6 +223,7 @@ enum hipblaslt_status hipblasLtMatmul(hipblaslt_handle lt, hipblaslt_desc m, con
         stub_hipblaslt.failed++;
         return valid ? HIPBLASLT_EXECUTION_FAILED : HIPBLASLT_INVALID_VALUE;
     }
+    if (refuses_all) return HIPBLASLT_INVALID_VALUE;
     memcpy(&w.alpha, alpha, sizeof w.alpha), memcpy(&w.beta, beta, sizeof w.beta);
     stub_hipblaslt.ran++;
     if (m->compute == HIPBLASLT_COMPUTE_32F_FAST_TF32) stub_hipblaslt.ran_tf32++;

@@ -17,6 +17,7 @@ struct stub_hipblaslt {
 };
 extern struct stub_hipblaslt stub_hipblaslt;
 void stub_hipblaslt_break(bool broken);
+void stub_hipblaslt_refuse(bool refused);      /* when it is called, what it has algorithms for */
 void stub_hipblaslt_hide(bool hidden);         /* as if it were not installed */
 void stub_hipblaslt_refuse_tf32(bool refused); /* as on GPUs that do not multiply it */
 void stub_hipblaslt_set_version(int version);  /* 100401 is 1.4.1 */

@@ -140,6 +140,7 @@ TEST(hipblaslt_computes_the_bits_of_our_kernels_for_scaled_gemms)
 
 #if !defined(GPU_HIP) /* calls to the stub of hipBLASLt */
 #include "backends/gpu/vendor/stub_hipblaslt.h"
+#include "backends/gpu/vendor/stub_rocblas.h"
 #include "perf/gpu_scratch.h"
 
 static const struct gemm usual = {
@@ -184,10 +185,12 @@ TEST(our_kernels_compute_what_hipblaslt_does_not_support)
 {
     struct stub_hipblaslt before = stub_hipblaslt;
     struct gemm g = usual;
+    stub_rocblas_hide(true);
     g.K = STUB_HIP_UNSUPPORTED_K;
     compare(g);
     g.scaled = true;
     compare(g);
+    stub_rocblas_hide(false);
     struct gemm_rig r;
     open_rig(&r, usual);
     r.g.M -= 1; /* so that the last row stays within the buffer */
@@ -209,7 +212,7 @@ static int count_lines(const char *log, const char *level)
     return count;
 }
 
-TEST(only_the_first_gemm_without_an_algorithm_of_hipblaslt_is_a_warning)
+TEST(only_the_first_gemm_without_an_algorithm_of_a_library_is_a_warning)
 {
     struct gemm_rig r;
     struct text log = {0};
@@ -217,24 +220,27 @@ TEST(only_the_first_gemm_without_an_algorithm_of_hipblaslt_is_a_warning)
     const char *path = test_path(test_folder(), "log.txt");
     CHECK_STATUS(OK, log_open(path));
     log_set_quiet(true);
+    stub_rocblas_hide(true);
     g.K = STUB_HIP_UNSUPPORTED_K;
     open_rig(&r, g);
     free(run_gemm(&r, false)), free(run_gemm(&r, false));
     r.g.accumulate = true;
     free(run_gemm(&r, false));
     close_rig(&r);
+    stub_rocblas_hide(false);
     CHECK_STATUS(OK, log_open(NULL));
     CHECK_STATUS(OK, file_read(path, 1 << 20, &log));
-    CHECK(strstr(log.data, "bfloat16 to bfloat16: using our own kernels"));
+    CHECK(strstr(log.data, "bfloat16 to bfloat16: using our own kernels, which are slower: rocBLAS "
+                           "is not installed"));
     CHECK(count_lines(log.data, "") == 2 && count_lines(log.data, "warning: ") == 1);
     text_release(&log);
 }
 
-TEST(without_hipblaslt_our_kernels_compute_every_gemm)
+TEST(without_hipblaslt_and_rocblas_our_kernels_compute_every_gemm)
 {
     struct gemm_rig r;
     struct text name = {0};
-    stub_hipblaslt_hide(true);
+    stub_hipblaslt_hide(true), stub_rocblas_hide(true);
     log_set_quiet(true);
     open_rig(&r, (struct gemm){40, 24, 16, .a = GEMM_BF16, .b = GEMM_BF16, .out = F32});
     float *tiled = run_gemm(&r, true), *ours = run_gemm(&r, false);
@@ -244,13 +250,136 @@ TEST(without_hipblaslt_our_kernels_compute_every_gemm)
     close_rig(&r);
     stub_hipblaslt_hide(false);
     CHECK_STATUS(OK, GPU_NAME(gemm_library)(&name));
-    CHECK(!strcmp(name.data, "hipBLASLt 1.4.1") && !stub_hipblaslt.handles);
+    CHECK(!strcmp(name.data, "hipBLASLt 1.4.1, no rocBLAS") && !stub_hipblaslt.handles);
+    stub_rocblas_hide(false);
+    text_clear(&name);
+    CHECK_STATUS(OK, GPU_NAME(gemm_library)(&name));
+    CHECK(!strcmp(name.data, "hipBLASLt 1.4.1, rocBLAS 4.4.0"));
     text_release(&name);
     stub_hipblaslt_set_version(300);
     CHECK_STATUS(UNSUPPORTED, GPU_NAME(gemm_library)(&name));
     CHECK_MESSAGE("hipBLASLt 0.3 is too old");
     CHECK(!stub_hipblaslt.handles);
     stub_hipblaslt_set_version(100401);
+}
+
+/* A check of each kind of GEMM, which is one call, precedes its first. */
+TEST(rocblas_computes_what_hipblaslt_does_not_support)
+{
+    struct stub_hipblaslt before = stub_hipblaslt;
+    int ran = stub_rocblas.ran;
+    for (unsigned variant = 0; variant < 3 * 8; variant++) {
+        struct gemm g = {.M = 32, .N = 48, .K = STUB_HIP_UNSUPPORTED_K};
+        g.transpose_a = variant & 1, g.transpose_b = variant & 2, g.accumulate = variant & 4;
+        g.a = g.b = variant / 8 ? GEMM_BF16 : GEMM_F32;
+        g.out = variant / 8 == 1 ? BF16 : F32;
+        compare(g);
+        CHECK(stub_rocblas.ran == (ran += 2));
+    }
+    CHECK(stub_hipblaslt.ran == before.ran && !stub_rocblas.failed && !stub_rocblas.handles);
+}
+
+TEST(rocblas_uses_a_workspace_of_scratch_and_keeps_no_memory_of_its_own)
+{
+    struct gemm_rig r;
+    struct gemm g = usual;
+    int ran = stub_rocblas.ran;
+    g.K = STUB_HIP_UNSUPPORTED_K;
+    open_rig(&r, g);
+    for (int i = 0; i < 3; i++) free(run_gemm(&r, false));
+    CHECK(stub_rocblas.ran == ran + 1 + 3 && stub_rocblas.handles == 1 && !stub_rocblas.allocates);
+    CHECK(stub_rocblas.workspace == 32 << 20);
+    close_rig(&r);
+    CHECK(!stub_rocblas.handles);
+}
+
+/* HIPBLASLT_CHUNK is 128 KiB in tests: of 600 rows of 64 elements, 512 and 88. */
+TEST(rocblas_multiplies_scaled_gemms_in_chunks_of_rows)
+{
+    int ran = stub_rocblas.ran;
+    for (int transpose_a = 0; transpose_a < 2; transpose_a++) {
+        struct gemm g = usual;
+        g.M = 600, g.N = 64, g.K = STUB_HIP_UNSUPPORTED_K;
+        g.scaled = true, g.transpose_a = transpose_a;
+        compare(g);
+        CHECK(stub_rocblas.ran == (ran += 1 + 2));
+    }
+}
+
+TEST(without_hipblaslt_rocblas_computes_every_gemm)
+{
+    int ran = stub_rocblas.ran;
+    log_set_quiet(true);
+    stub_hipblaslt_hide(true);
+    compare(usual);
+    stub_hipblaslt_hide(false);
+    CHECK(stub_rocblas.ran == ran + 2);
+}
+
+TEST(rocblas_that_multiplies_wrongly_is_not_used)
+{
+    struct stub_rocblas before = stub_rocblas;
+    struct gemm_rig r;
+    struct gemm g = usual;
+    g.K = STUB_HIP_UNSUPPORTED_K;
+    log_set_quiet(true);
+    stub_rocblas_miscount(true);
+    open_rig(&r, g);
+    float *tiled = run_gemm(&r, true), *ours = run_gemm(&r, false);
+    CHECK(!memcmp(tiled, ours, (size_t)g.M * (size_t)g.N * sizeof *ours));
+    CHECK(stub_rocblas.ran == before.ran + 1);
+    free(tiled), free(ours);
+    close_rig(&r);
+    stub_rocblas_miscount(false);
+}
+
+TEST(our_kernels_compute_what_rocblas_refuses_when_it_is_called)
+{
+    struct gemm_rig r;
+    struct gemm g = usual;
+    g.K = STUB_ROC_UNSUPPORTED_K;
+    log_set_quiet(true);
+    stub_hipblaslt_hide(true);
+    open_rig(&r, g);
+    float *tiled = run_gemm(&r, true), *ours = run_gemm(&r, false);
+    CHECK(!memcmp(tiled, ours, (size_t)g.M * (size_t)g.N * sizeof *ours));
+    free(tiled), free(ours);
+    close_rig(&r);
+    stub_hipblaslt_hide(false);
+}
+
+TEST(a_gemm_that_hipblaslt_refuses_when_it_is_called_is_computed_by_rocblas_or_our_kernels)
+{
+    struct stub_hipblaslt before = stub_hipblaslt;
+    log_set_quiet(true);
+    for (int variant = 0; variant < 4; variant++) {
+        struct gemm g = usual;
+        int ran = stub_rocblas.ran;
+        g.scaled = variant & 1, g.accumulate = true;
+        stub_rocblas_hide(variant & 2);
+        stub_hipblaslt_refuse(true);
+        compare(g);
+        CHECK(stub_rocblas.ran == ran + (variant & 2 ? 0 : 2));
+        CHECK(!stub_hipblaslt.descriptors && !stub_hipblaslt.layouts);
+    }
+    CHECK(stub_hipblaslt.ran == before.ran);
+    stub_hipblaslt_refuse(false), stub_rocblas_hide(false);
+}
+
+TEST(a_failure_of_rocblas_after_its_first_gemm_is_reported)
+{
+    struct gemm_rig r;
+    struct gemm g = usual;
+    g.K = STUB_HIP_UNSUPPORTED_K;
+    open_rig(&r, g);
+    free(run_gemm(&r, false));
+    CHECK_STATUS(OK, arena_init(&r.queue->scratch, 128 << 20, queue_device_allocator(r.queue)));
+    stub_rocblas_break(true);
+    CHECK_STATUS(DEVICE, GPU_NAME(gemm)(&r.g, &r.io, r.queue));
+    CHECK_MESSAGE("rocBLAS refuses it with status 6");
+    stub_rocblas_break(false);
+    close_rig(&r);
+    stub_rocblas.failed = 0;
 }
 
 TEST(a_gemm_that_was_not_sized_for_hipblaslt_uses_no_more_scratch_than_is_free)
