@@ -4,7 +4,7 @@
 #include "base/arena.h"
 
 enum { CUBLASLT_BYTES = (32 << 20) + 3 * ARENA_ALIGN };
-enum { HIPBLASLT_BYTES = (32 << 20) + ARENA_ALIGN }; /* at most */
+enum { HIPBLASLT_BYTES = (80 << 20) + ARENA_ALIGN }; /* at most */
 enum { CUDNN_TILE = 128, CUDNN_MAX_HEAD = 256, CUDNN_MAX_HEAD_B200 = 128 };
 
 static size_t divide_up(size_t n, size_t by) { return (n + by - 1) / by; }

@@ -104,7 +104,7 @@ TEST(described_gpu_reserves_the_scratch_of_its_vendors_libraries)
     size_t scratch = plan_on_gpu(nvidia, MODEL_COUNT + 1, 1).bytes[MEMORY_scratch];
     CHECK(scratch == (size_t)8 * 4096 * 4096 * 2 + 8 * 4096 * sizeof(float));
     size_t own = plan_on_gpu(amd, MODEL_COUNT + 1, 1).bytes[MEMORY_scratch];
-    CHECK(own > 32 << 20 && own < 40 << 20); /* hipBLASLt's is the largest */
+    CHECK(own > 80 << 20 && own < 88 << 20); /* hipBLASLt's is the largest */
     const char *const fp8[] = {MODEL, "device.hardware=mi300x", "model.converters=[\"float8\"]"};
     size_t scaled = plan_on_gpu(fp8, MODEL_COUNT + 2, 1).bytes[MEMORY_scratch];
     const char *const native[] = {MODEL, "device.hardware=mi300x", "device.fp8_speedup=2",

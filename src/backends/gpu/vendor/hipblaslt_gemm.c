@@ -22,7 +22,7 @@
 enum {
     MIN_VERSION = 600,        /* 0.6.0; earlier ones have other values for types */
     MIN_ALIGNMENT = 16,       /* bytes, of operands and workspace */
-    MAX_WORKSPACE = 32 << 20, /* bytes */
+    MAX_WORKSPACE = 80 << 20, /* bytes; Stream-K on an MI300X needs 76 MiB */
     MIN_WORKSPACE = 256,      /* of rocBLAS, which uses multiples of it */
 #if !defined(HIPBLASLT_CHUNK) /* tests: smaller */
 #define HIPBLASLT_CHUNK (256 << 20)

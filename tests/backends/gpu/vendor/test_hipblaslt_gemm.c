@@ -288,7 +288,7 @@ TEST(rocblas_uses_a_workspace_of_scratch_and_keeps_no_memory_of_its_own)
     open_rig(&r, g);
     for (int i = 0; i < 3; i++) free(run_gemm(&r, false));
     CHECK(stub_rocblas.ran == ran + 1 + 3 && stub_rocblas.handles == 1 && !stub_rocblas.allocates);
-    CHECK(stub_rocblas.workspace == 32 << 20);
+    CHECK(stub_rocblas.workspace == 80 << 20);
     close_rig(&r);
     CHECK(!stub_rocblas.handles);
 }
@@ -410,7 +410,7 @@ TEST(hipblaslt_multiplies_scaled_gemms_in_chunks_of_rows)
     close_rig(&r);
 }
 
-/* The stub's workspace has 1000 bytes where plan counts 32 MiB. */
+/* The stub's workspace has 1000 bytes where plan counts 80 MiB. */
 TEST(plan_counts_the_scratch_that_scaled_gemms_of_hipblaslt_reserve)
 {
     struct gemm_rig r;
@@ -423,7 +423,7 @@ TEST(plan_counts_the_scratch_that_scaled_gemms_of_hipblaslt_reserve)
     r.queue->sizing = true;
     CHECK_STATUS(OK, GPU_NAME(gemm)(&r.g, &(struct gemm_io){0}, r.queue));
     CHECK(r.queue->scratch.peak - 1088 ==
-          gpu_scratch_bytes(&c, false, &amd) - (32 << 20) - ARENA_ALIGN);
+          gpu_scratch_bytes(&c, false, &amd) - (80 << 20) - ARENA_ALIGN);
     r.queue->sizing = false;
     close_rig(&r);
 }
