@@ -28,7 +28,7 @@ int64_t memory_parse_field(const char *text, const char *name)
     size_t len = strlen(name);
     for (const char *line = text; line; line = strchr(line, '\n')) {
         line += *line == '\n';
-        if (!strncmp(line, name, len) && line[len] == ':') {
+        if (!strncmp(line, name, len) && (line[len] == ':' || line[len] == ' ')) {
             char *end;
             long long value = strtoll(line + len + 1, &end, 10);
             return end == line + len + 1 || value < 0 ? -1 : value;
@@ -58,15 +58,47 @@ int64_t memory_resident_bytes(void)
     return kib < 0 ? memory_peak_bytes() : kib * 1024;
 }
 
-/* The lowest limit of a cgroup and its ancestors; truncates `group` while walking up. */
-static int64_t lowest_limit(const char *root, char *group, const char *file, int64_t lowest)
+/* The files of a cgroup's folder, and the fields of memory.stat with its page cache. */
+static const struct cgroup_version {
+    const char *root, *limit, *usage, *inactive, *active;
+} v1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+        "total_inactive_file", "total_active_file"},
+  v2 = {"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file", "active_file"};
+
+/* Reads a file of the folder `root``group` as a string. */
+static bool read_of_group(const char *root, const char *group, const char *file, char *bytes,
+                          size_t size)
+{
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s%s/%s", root, group, file);
+    return n > 0 && (size_t)n < sizeof path && read_start(path, bytes, size);
+}
+
+/* What the group's processes use, without page cache; 0: unknown. */
+static int64_t used_by_group(const struct cgroup_version *v, const char *root, const char *group)
+{
+    char usage[64], stat[8192];
+    if (!read_of_group(root, group, v->usage, usage, sizeof usage)) return 0;
+    int64_t used = strtoll(usage, NULL, 10);
+    if (!read_of_group(root, group, "memory.stat", stat, sizeof stat)) return used;
+    int64_t inactive = memory_parse_field(stat, v->inactive);
+    int64_t active = memory_parse_field(stat, v->active);
+    used -= (inactive > 0 ? inactive : 0) + (active > 0 ? active : 0);
+    return used > 0 ? used : 0;
+}
+
+/* The lowest limit of a cgroup and its ancestors; truncates `group` while walking up.  With `left`,
+ * limits less what is used. */
+static int64_t lowest_limit(const struct cgroup_version *v, const char *root, char *group,
+                            bool left, int64_t lowest)
 {
     for (;;) {
-        char path[PATH_MAX], text[64], *end;
-        int n = snprintf(path, sizeof path, "%s%s/%s", root, group, file);
-        if (n > 0 && (size_t)n < sizeof path && read_start(path, text, sizeof text)) {
+        char text[64], *end;
+        if (read_of_group(root, group, v->limit, text, sizeof text)) {
             long long limit = strtoll(text, &end, 10); /* "max": no limit */
-            if (end != text && limit > 0 && limit < lowest) lowest = limit;
+            bool limits = end != text && limit > 0;
+            if (limits && left) limit -= used_by_group(v, root, group);
+            if (limits && limit < lowest) lowest = limit > 0 ? limit : 0;
         }
         char *slash = strrchr(group, '/');
         if (!slash) return lowest;
@@ -74,10 +106,15 @@ static int64_t lowest_limit(const char *root, char *group, const char *file, int
     }
 }
 
-int64_t memory_total_bytes(void)
+int64_t memory_cgroup_limit(const char *root, char *group, bool left)
 {
-    int64_t lowest = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
-    char groups[4096], v1[PATH_MAX] = "/", v2[PATH_MAX] = "/";
+    return lowest_limit(&v2, root, group, left, INT64_MAX);
+}
+
+/* The lowest of `lowest` and the limits of this process's groups. */
+static int64_t limit_by_groups(bool left, int64_t lowest)
+{
+    char groups[4096], one[PATH_MAX] = "/", two[PATH_MAX] = "/";
     /* Lines are "number:controllers:/path"; cgroup v2 has number 0 and no controllers. */
     if (read_start("/proc/self/cgroup", groups, sizeof groups)) {
         char *rest = groups;
@@ -86,23 +123,28 @@ int64_t memory_total_bytes(void)
             path = path ? strchr(path + 1, ':') : NULL;
             if (!path) continue;
             if (!strncmp(line, "0::", 3))
-                snprintf(v2, sizeof v2, "%s", path + 1);
+                snprintf(two, sizeof two, "%s", path + 1);
             else if (memmem(line, (size_t)(path - line), ":memory", 7))
-                snprintf(v1, sizeof v1, "%s", path + 1);
+                snprintf(one, sizeof one, "%s", path + 1);
         }
     }
-    lowest = lowest_limit("/sys/fs/cgroup", v2, "memory.max", lowest);
-    return lowest_limit("/sys/fs/cgroup/memory", v1, "memory.limit_in_bytes", lowest);
+    lowest = lowest_limit(&v2, v2.root, two, left, lowest);
+    return lowest_limit(&v1, v1.root, one, left, lowest);
+}
+
+int64_t memory_total_bytes(void)
+{
+    return limit_by_groups(false,
+                           (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE));
 }
 
 int64_t memory_available_bytes(void)
 {
     char info[4096];
-    int64_t total = memory_total_bytes();
     int64_t kib = read_start("/proc/meminfo", info, sizeof info)
                       ? memory_parse_field(info, "MemAvailable")
                       : -1;
-    return kib < 0 || kib * 1024 > total ? total : kib * 1024;
+    return limit_by_groups(true, kib < 0 ? memory_total_bytes() : kib * 1024);
 }
 
 enum status memory_most_used(struct queue *queue, const struct comm *world, int64_t *used)

@@ -5,6 +5,7 @@
 #include "comm/comm.h"
 #include "tensor/queue.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Peak resident set size (RSS). */
@@ -19,5 +20,10 @@ int64_t memory_total_bytes(void);
 /* How much of that is available without swapping; all of it if the system does not report this. */
 int64_t memory_available_bytes(void);
 
-/* The number after "name:" in text like /proc/self/status, or -1 if it is missing. */
+/* The lowest limit of a control group (v2), a path in the folder `root`, and its ancestors,
+ * INT64_MAX without one; `left`: limits less what the group uses, except page cache.  Changes
+ * `group`. */
+int64_t memory_cgroup_limit(const char *root, char *group, bool left);
+/* The number after "name:" or "name " in text like /proc/self/status or memory.stat, or -1 if it is
+ * missing. */
 int64_t memory_parse_field(const char *text, const char *name);

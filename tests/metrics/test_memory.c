@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
+#include "base/file.h"
 #include "comm/ranks.h"
 #include "metrics/memory.h"
 #include "tensor/device.h"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 TEST(memory_peak_follows_touched_pages)
@@ -31,6 +33,28 @@ TEST(memory_total_is_at_most_physical_memory)
     CHECK(memory_available_bytes() > 0 && memory_available_bytes() <= total);
 }
 
+static void write_file(const char *folder, const char *name, const char *text)
+{
+    CHECK_STATUS(OK, file_write(test_path(folder, name), text, strlen(text)));
+}
+
+TEST(memory_left_in_a_control_group_is_its_limit_less_its_use_without_page_cache)
+{
+    const char *root = test_folder(), *job = test_path(root, "job"), *step = test_path(job, "step");
+    CHECK(mkdir(job, 0700) == 0 && mkdir(step, 0700) == 0);
+    char group[] = "/job/step", same[] = "/job/step", other[] = "/job/step", none[] = "/job";
+    CHECK(memory_cgroup_limit(root, none, true) == INT64_MAX);
+    write_file(job, "memory.max", "1000\n");
+    write_file(job, "memory.current", "900\n");
+    write_file(job, "memory.stat", "anon 150\ninactive_file 600\nactive_file 100\n");
+    write_file(step, "memory.max", "max\n");
+    write_file(step, "memory.current", "5000\n");
+    CHECK(memory_cgroup_limit(root, group, false) == 1000);
+    CHECK(memory_cgroup_limit(root, same, true) == 800);
+    write_file(step, "memory.max", "700\n");
+    CHECK(memory_cgroup_limit(root, other, true) == 0);
+}
+
 TEST(memory_parse_field_matches_whole_names)
 {
     const char *text = "Name:\tx VmHWM: 7\nXVmHWM: 3\nVmHWM:\t   123 kB\nVmRSS:\t none\n";
@@ -39,6 +63,7 @@ TEST(memory_parse_field_matches_whole_names)
     CHECK(memory_parse_field(text, "VmHW") == -1);
     CHECK(memory_parse_field("", "VmHWM") == -1);
     CHECK(memory_parse_field("VmHWM: 5", "VmHWM") == 5);
+    CHECK(memory_parse_field("inactive_file 3\nfile 4\n", "file") == 4);
 }
 
 static enum status ask_device(struct queue *queue, size_t *bytes, size_t *used)
