@@ -31,7 +31,7 @@ void console_nxdt_number(struct text *t, double value)
 {
     char rounded[64], exact[64];
     if (!isfinite(value)) {
-        text_addf(t, "%s", isnan(value) ? "nan.0" : value < 0 ? "-inf.0" : "inf.0");
+        text_addf(t, "%s", isnan(value) ? "nan.0" : value < 0 ? "-inf." : "inf.0");
         return;
     }
     snprintf(rounded, sizeof rounded, "%.3g", value);
@@ -94,7 +94,7 @@ void console_nxdt_step(struct text *t, const struct metrics_options *o,
     else
         text_addf(t, ", %5.2fs/it", d->step_seconds);
     text_adds(t, ", loss=");
-    text_addf(t, "%.3g, v_num=0", s->loss);
+    text_addf(t, "%.3g, v_num=0", isnan(s->loss) ? fabs(s->loss) : s->loss); /* not -nan */
     append_metric(t, "reduced_train_loss", s->loss);
     append_metric(t, "lr", s->lr);
     append_metric(t, "parameter_norm", s->parameter_norm);
