@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-enum { MAX_BYTES = INT32_MAX }; /* about five million lines */
-
 /* `line`: with its newline. */
 static bool keeps_line(const struct history_end *end, const char *line, size_t len)
 {
@@ -26,21 +24,23 @@ static bool keeps_line(const struct history_end *end, const char *line, size_t l
 
 enum status history_truncate(const char *path, const struct history_end *end, size_t *num_removed)
 {
-    struct text all = {0}, kept = {0}; /* copied, not mapped: the file is replaced */
+    struct text all = {0}; /* copied, not mapped: the file is replaced */
+    size_t kept = 0;
     enum status st = STATUS_OK;
     *num_removed = 0;
     if (!file_exists(path)) return STATUS_OK;
-    TRY_OUT(file_read(path, MAX_BYTES, &all));
+    TRY_OUT(file_read(path, UINT64_MAX, &all));
     for (const char *at = all.data, *stop = at + all.len, *next; at < stop; at = next) {
         const char *newline = memchr(at, '\n', (size_t)(stop - at));
         next = newline ? newline + 1 : stop;
-        if (newline && keeps_line(end, at, (size_t)(next - at)))
-            text_add(&kept, at, (size_t)(next - at));
+        size_t len = (size_t)(next - at);
+        if (newline && keeps_line(end, at, len))
+            memmove(all.data + kept, at, len), kept += len;
         else
             ++*num_removed;
     }
-    if (*num_removed) TRY_OUT(file_write(path, kept.data, kept.len));
+    if (*num_removed) TRY_OUT(file_write(path, all.data, kept));
 out:
-    text_release(&all), text_release(&kept);
+    text_release(&all);
     return st;
 }
