@@ -23,7 +23,7 @@ size_t report_thin(double *x, double *y, size_t count, size_t most)
         size_t begin = 1 + inner * g / groups, end = 1 + inner * (g + 1) / groups;
         size_t low = begin, high = begin;
         for (size_t i = begin + 1; i < end; i++) {
-            if (y[i] < y[low]) low = i;
+            if (y[i] < y[low] || (isnan(y[low]) && !isnan(y[i]))) low = i;
             if (isnan(y[i]) ? !isnan(y[high]) : y[i] > y[high]) high = i;
         }
         size_t first = low < high ? low : high, second = low < high ? high : low;

@@ -103,5 +103,8 @@ TEST(thinned_curves_keep_their_ends_and_extremes)
     }
     CHECK(has_most && has_least && has_nan);
     CHECK(report_thin(x, y, 4, 4) == 4);
+    double nan_first[] = {5, NAN, 4, 2, 3, 5};
+    CHECK(report_thin(x, nan_first, 6, 4) == 4); /* the only group begins with NaN */
+    CHECK(isnan(nan_first[1]) && nan_first[2] == 2);
     free(x), free(y);
 }
