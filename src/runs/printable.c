@@ -20,23 +20,27 @@ static bool changes_layout(unsigned point)
            point == 0x2029 || point == 0xfeff;
 }
 
+/* Appends the character at `at`, or the escape that stands for it; returns its length in bytes. */
+static size_t add_character(struct text *out, const unsigned char *at, const unsigned char *end)
+{
+    size_t n = text_utf8_length(at, end);
+    unsigned point = n ? decode(at, n) : 0;
+    bool is_control = n && (point < 0x20 || (point >= 0x7f && point < 0xa0));
+    if (!n || (is_control && n == 1))
+        text_addf(out, "\\x%02x", *at), n = 1;
+    else if (is_control)
+        text_addf(out, "\\x%02x", point);
+    else if (changes_layout(point))
+        text_addf(out, "\\u%04x", point);
+    else
+        text_add(out, at, n);
+    return n;
+}
+
 void printable_add(struct text *out, const char *bytes, size_t len)
 {
     const unsigned char *at = (const unsigned char *)bytes, *end = at + len;
-    while (at < end) {
-        size_t n = text_utf8_length(at, end);
-        unsigned point = n ? decode(at, n) : 0;
-        bool is_control = n && (point < 0x20 || (point >= 0x7f && point < 0xa0));
-        if (!n || (is_control && n == 1))
-            text_addf(out, "\\x%02x", *at), n = 1;
-        else if (is_control)
-            text_addf(out, "\\x%02x", point);
-        else if (changes_layout(point))
-            text_addf(out, "\\u%04x", point);
-        else
-            text_add(out, at, n);
-        at += n;
-    }
+    while (at < end) at += add_character(out, at, end);
 }
 
 void printable_adds(struct text *out, const char *string)
@@ -46,10 +50,14 @@ void printable_adds(struct text *out, const char *string)
 
 char *printable_string(const char *bytes, size_t len, size_t most)
 {
+    const unsigned char *at = (const unsigned char *)bytes, *end = at + len;
     struct text t = {0};
-    printable_add(&t, bytes, len < most ? len : most);
-    size_t kept = t.len < most ? t.len : most;
-    while (kept < t.len && kept && ((unsigned char)t.data[kept] & 0xc0) == 0x80) kept--;
+    size_t kept = 0;
+    while (at < end) {
+        at += add_character(&t, at, end);
+        if (t.len > most) break;
+        kept = t.len;
+    }
     char *s = heap_string(t.data ? t.data : "", kept);
     text_release(&t);
     return s;

@@ -11,7 +11,7 @@
 /* Appends `len` bytes, of which none ends the text. */
 void printable_add(struct text *out, const char *bytes, size_t len);
 void printable_adds(struct text *out, const char *string);
-/* The same as a heap string of at most `most` bytes, cut between characters. */
+/* The same as a heap string of at most `most` bytes, cut between characters and escapes. */
 char *printable_string(const char *bytes, size_t len, size_t most);
 /* Bytes of the character at `at`, which is printable UTF-8, and how many columns it takes: 0 to
  * 2. */

@@ -26,10 +26,10 @@ TEST(printable_escapes_what_a_terminal_would_act_on)
 TEST(printable_string_is_cut_between_characters)
 {
     char *s = printable_string("ab\303\251\303\251", 6, 5);
-    CHECK(strlen(s) <= 5 && !strncmp(s, "ab\303\251", 4) && text_is_utf8(s, strlen(s)));
+    CHECK(!strcmp(s, "ab\303\251"));
     free(s);
     s = printable_string("\033\033\033", 3, 6);
-    CHECK(!strcmp(s, "\\x1b\\x"));
+    CHECK(!strcmp(s, "\\x1b"));
     free(s);
 }
 
