@@ -23,7 +23,7 @@ struct run_comparison {
     enum run_relation relation;
     bool is_number, begins_alternative; /* after "or", and the first */
     double number;
-    size_t at; /* of the column in the filter, from 1 */
+    size_t at; /* character of the filter where the column begins, from 1 */
 };
 
 struct filter_parser {
@@ -35,11 +35,19 @@ static void skip_spaces(struct filter_parser *p)
     while (isspace((unsigned char)*p->at)) p->at++;
 }
 
+/* Of the character at the current position, from 1. */
+static size_t position_of(const struct filter_parser *p)
+{
+    size_t position = 1;
+    for (const char *at = p->text; at < p->at; at++)
+        position += ((unsigned char)*at & 0xc0) != 0x80;
+    return position;
+}
+
 /* At the current position, or at the end. */
 static enum status fail_expected(const struct filter_parser *p, const char *expected)
 {
-    FAIL(USAGE, "--filter \"%s\": character %zu: expected %s%s", p->text,
-         printable_width(p->text) - printable_width(p->at) + 1, expected,
+    FAIL(USAGE, "--filter \"%s\": character %zu: expected %s%s", p->text, position_of(p), expected,
          *p->at ? "" : ", but the filter ends");
 }
 
@@ -103,7 +111,7 @@ static enum status parse_comparison(struct filter_parser *p, struct run_comparis
     skip_spaces(p);
     size_t len = word_length(p->at);
     if (!len) return fail_expected(p, "the name of a column");
-    c->at = (size_t)(p->at - p->text) + 1;
+    c->at = position_of(p);
     c->column = heap_string(p->at, len);
     p->at += len;
     TRY(parse_relation(p, &c->relation));

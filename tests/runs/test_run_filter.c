@@ -69,6 +69,7 @@ TEST(run_filter_errors_name_the_position)
         {"a => 3", "character 4: expected a value"},
         {"a = 1 android = 2", "character 7: expected \"and\" or \"or\""},
         {"\303\251 = \"", "character 5: expected a closing quote"},
+        {"\346\227\245 = \"", "character 5: expected a closing quote"}, /* two columns wide */
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct run_filter f;
@@ -88,6 +89,10 @@ TEST(run_filter_rejects_columns_that_no_run_has)
     CHECK_STATUS(USAGE, run_filter_check(&f, &l));
     CHECK_MESSAGE(
         "--filter: character 14: unknown column optimiser.lr; did you mean optimizer.lr?");
+    run_filter_release(&f);
+    CHECK_STATUS(OK, run_filter_parse(&f, "step != '\303\251' or optimiser.lr < 1"));
+    CHECK_STATUS(USAGE, run_filter_check(&f, &l));
+    CHECK_MESSAGE("--filter: character 16: ");
     run_filter_release(&f);
     run_list_close(&l);
 }
