@@ -509,12 +509,13 @@ static enum status set_data(struct import *im)
         TRY(import_set(im, blend, "data.split", "1, 0, 0", "All of it is for training."));
     if (own_split) split = NULL;
     if (split) {
-        char plain[128];
-        size_t n = 0;
-        for (const char *at = split->count ? split->values[0] : ""; *at && n < 127; at++)
-            if (*at != '\'' && *at != '"') plain[n++] = *at;
-        plain[n] = 0;
-        TRY(import_set(im, split, "data.split", plain, ""));
+        struct text plain = {0};
+        text_adds(&plain, "");
+        for (const char *at = split->count ? split->values[0] : ""; *at; at++)
+            if (*at != '\'' && *at != '"') text_add(&plain, at, 1);
+        enum status st = import_set(im, split, "data.split", plain.data, "");
+        text_release(&plain);
+        TRY(st);
     }
     TRY(rules_set_eod_mask(im, import_get(im, "--eod-mask-loss"),
                            has(im, "--calculate-per-token-loss")));

@@ -8,7 +8,7 @@ static const char base[] =
     "--max-position-embeddings 128 --attention-dropout 0 --hidden-dropout 0 --mock-data "
     "--tokenizer-type NullTokenizer --vocab-size 500 --lr 1e-3";
 
-static enum status convert(struct import *im, const char *more)
+static enum status convert_without(struct import *im, const char *flag, const char *more)
 {
     struct text all = {0};
     const char *words[128];
@@ -16,10 +16,15 @@ static enum status convert(struct import *im, const char *more)
     char *next;
     text_addf(&all, "%s %s", base, more);
     for (char *w = strtok_r(all.data, " ", &next); w; w = strtok_r(NULL, " ", &next))
-        words[count++] = w;
+        if (strcmp(w, flag) != 0) words[count++] = w;
     enum status st = import_flags(im, words, count);
     text_release(&all);
     return st;
+}
+
+static enum status convert(struct import *im, const char *more)
+{
+    return convert_without(im, "", more);
 }
 
 TEST(flags_translate_and_absent_flags_get_megatrons_defaults)
@@ -292,6 +297,20 @@ TEST(idle_flags_change_nothing_and_are_listed_once)
         }
         text_release(&names);
     }
+}
+
+TEST(a_split_of_any_length_is_translated)
+{
+    struct import im = {0};
+    struct text flags = {0}, want = {0};
+    text_adds(&flags, "--micro-batch-size 2 --train-iters 10 --data-path /d/a --split '");
+    text_adds(&want, "data.split=\"");
+    for (int i = 0; i < 150; i++) text_adds(&flags, "0"), text_adds(&want, "0");
+    text_adds(&flags, "9,1,0'"), text_adds(&want, "9,1,0\"");
+    CHECK_STATUS(OK, convert_without(&im, "--mock-data", flags.data));
+    imported_check(&im, (const char *const[]){want.data, NULL});
+    import_release(&im);
+    text_release(&flags), text_release(&want);
 }
 
 TEST(the_last_value_of_a_repeated_flag_counts)
