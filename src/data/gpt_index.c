@@ -76,6 +76,7 @@ enum status gpt_index_build(struct gpt_index *x, const struct gpt_index_spec *sp
     if (tokens < 2 || (!spec->min_samples && tokens <= L))
         FAIL(DATA, "%llu tokens in %llu sequences are fewer than one sample of %llu + 1 tokens",
              (unsigned long long)tokens, (unsigned long long)count, (unsigned long long)L);
+    x->tokens = tokens, x->seq_len = L;
     TRY(count_epochs(x, tokens, spec->min_samples, L));
     if (__builtin_mul_overflow(x->epochs, count, &x->num_documents) ||
         x->num_documents > INT32_MAX || x->num_samples >= UINT32_MAX - 1)
@@ -98,6 +99,13 @@ enum status gpt_index_build(struct gpt_index *x, const struct gpt_index_spec *sp
     build_sample_index(x, spec->lengths, first, L);
     build_shuffle_index(x, tokens, L, &random);
     return STATUS_OK;
+}
+
+bool gpt_index_serves(const struct gpt_index *x, uint64_t min_samples)
+{
+    struct gpt_index other = {0};
+    return !count_epochs(&other, x->tokens, min_samples, x->seq_len) && other.epochs == x->epochs &&
+           other.separate_final_epoch == x->separate_final_epoch;
 }
 
 void gpt_index_release(struct gpt_index *x)

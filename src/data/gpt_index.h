@@ -21,6 +21,7 @@ struct gpt_sample {
 
 struct gpt_index {
     uint64_t num_samples, num_documents, epochs;
+    uint64_t tokens, seq_len; /* of an epoch; of a sample, without the last label */
     bool separate_final_epoch;
     uint32_t *document_index;        /* sequence numbers */
     struct gpt_sample *sample_index; /* num_samples + 1 */
@@ -37,6 +38,8 @@ struct gpt_index_spec {
 };
 /* DATA: fewer tokens than one sample.  UNSUPPORTED: the index exceeds 32 bits.  MEMORY. */
 enum status gpt_index_build(struct gpt_index *x, const struct gpt_index_spec *spec);
+/* Whether an index of at least `min_samples` would be this one. */
+bool gpt_index_serves(const struct gpt_index *x, uint64_t min_samples);
 void gpt_index_release(struct gpt_index *x);
 uint64_t gpt_index_bytes(const struct gpt_index *x);
 

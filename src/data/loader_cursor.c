@@ -379,11 +379,11 @@ enum status loader_read_next(const struct json *cursor, enum data_order order, i
     return json_get_int(cursor, "position", 0, *next_row, position);
 }
 
-static enum status load_consumed(struct loader *l, uint64_t next)
+static enum status load_consumed(struct loader *l, uint64_t next, const struct json *args)
 {
     const struct loader_options *o = &l->options;
     bool continues = l->order->kind->check_consumed;
-    if (continues) TRY(l->order->kind->check_consumed(l->order, next));
+    if (continues) TRY(l->order->kind->check_consumed(l->order, next, args));
     l->first_row = next;
     if (o->reader || o->is_quiet) return STATUS_OK;
     if (continues)
@@ -406,7 +406,8 @@ enum status loader_load(struct loader *l, const struct json *cursor)
              "the data position has an unknown \"format\"; this program reads formats %d to %d",
              OLDEST_FORMAT, CURSOR_FORMAT);
     TRY(loader_read_next(cursor, l->options.data->order, &next, &position));
-    if (json_get(cursor, CONSUMED)) return load_consumed(l, (uint64_t)next);
+    if (json_get(cursor, CONSUMED))
+        return load_consumed(l, (uint64_t)next, json_get(cursor, "args"));
     struct provenance_match *matches = heap(l->num_sources * sizeof *matches);
     enum status st = load_sources(l, cursor, (uint64_t)next, matches);
     free(matches);

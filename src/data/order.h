@@ -31,8 +31,9 @@ struct order_kind {
     enum status (*load)(struct order *o, uint64_t stream, const int64_t *cursor_ints,
                         const struct order_position *at);
     /* Whether a run of Megatron-LM may have saved after that many samples; NULL: the rows are not
-     * its samples.  CONFIG: not with these settings. */
-    enum status (*check_consumed)(const struct order *o, uint64_t samples);
+     * its samples.  `args`: of that run (megatron_args.h), or NULL.  CONFIG: not with these
+     * settings. */
+    enum status (*check_consumed)(const struct order *o, uint64_t samples, const struct json *args);
     /* Appends the settings that a cursor depends on, and with `all` those that only rows do, too:
      * cursors of older programs have one sum over these and the length and tokens of rows. */
     void (*settings)(const struct order *o, bool all, struct text *out);

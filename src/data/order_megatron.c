@@ -6,6 +6,7 @@
 #include "data/cyclic.h"
 #include "data/gpt_index.h"
 #include "data/loader.h"
+#include "data/megatron_args.h"
 #include "data/order.h"
 #include "data/source.h"
 #include "data/source_kind.h"
@@ -19,6 +20,7 @@ struct megatron_order {
     uint64_t num_requested;  /* rows the order is built for; 0: one epoch */
     struct gpt_index *index; /* per source */
     struct blend blend;      /* empty for a single source without weights */
+    bool by_weights;
     uint64_t rows;
     struct cyclic cyclic; /* samples 0: rows are samples in their order */
 };
@@ -107,10 +109,48 @@ static enum status megatron_order_load(struct order *o, uint64_t stream, const i
     return STATUS_OK;
 }
 
-static enum status megatron_order_check_consumed(const struct order *o, uint64_t samples)
+/* Whether an order for `samples` has the same rows as this one as far as both go.  A longer blend
+ * begins with the shorter; an index depends on how much of its last epoch is used. */
+static bool has_order_of(const struct megatron_order *s, uint64_t samples)
+{
+    size_t n = s->setup.num_sources;
+    bool same = true;
+    if (samples == s->num_requested || (s->blend.size && !s->by_weights)) return true;
+    if (s->by_weights && s->cyclic.samples) return false; /* its ranges are those of all samples */
+    double *weights = heap(n * sizeof *weights);
+    for (size_t i = 0; i < n; i++) weights[i] = s->setup.sources[i].config->weight;
+    blend_normalize(weights, n);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t target = samples;
+        if (s->by_weights) target = blend_add_margin(blend_target(samples, weights[i]));
+        same &= gpt_index_serves(&s->index[i], target);
+    }
+    free(weights);
+    return same;
+}
+
+/* A longer run cannot keep the order, so that this is no error. */
+static void warn_of_samples(const struct megatron_order *s, const struct json *args)
+{
+    const struct loader_options *o = s->setup.options;
+    int64_t samples;
+    if (o->reader || o->is_quiet || o->once ||
+        !json_as_int(json_get(args, "samples"), 1, JSON_MAX_INT, &samples) ||
+        has_order_of(s, (uint64_t)samples))
+        return;
+    log_line(LOG_WARN,
+             "the checkpoint's run read its data in the order for %lld samples, which is another "
+             "than that for %llu: rows may repeat or be left out; data.samples = %lld has the "
+             "order of that run",
+             (long long)samples, (unsigned long long)s->num_requested, (long long)samples);
+}
+
+static enum status megatron_order_check_consumed(const struct order *o, uint64_t samples,
+                                                 const struct json *args)
 {
     const struct megatron_order *s = (const struct megatron_order *)o;
     const struct cyclic *c = &s->cyclic;
+    TRY(megatron_args_check(args, &(struct megatron_settings){&s->setup, s->by_weights, c}));
     if (!c->samples && samples > s->rows)
         FAIL(CONFIG,
              "the checkpoint's run has read %llu samples, but the order has %llu: set data.samples "
@@ -123,6 +163,7 @@ static enum status megatron_order_check_consumed(const struct order *o, uint64_t
              "those of that run",
              (unsigned long long)samples, (unsigned long long)c->rows,
              (unsigned long long)c->ranks);
+    warn_of_samples(s, args);
     return STATUS_OK;
 }
 
@@ -274,6 +315,7 @@ static enum status build_indices(struct megatron_order *s)
     }
     if (n > BLEND_SOURCES)
         FAIL(CONFIG, "%zu sources exceed Megatron's limit of %d in a blend", n, BLEND_SOURCES);
+    s->by_weights = by_weights;
     double *weights = heap(n * sizeof *weights);
     enum status st = by_weights ? blend_by_weights(s, weights) : blend_by_lengths(s, weights);
     free(weights);

@@ -4,6 +4,8 @@
 #include "checkpoint/interop/megatron_tensor.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 static bool is_none(const struct pickle_value *v) { return !v || v->kind == PICKLE_IS_NONE; }
 
@@ -205,6 +207,79 @@ static void read_samples(struct megatron_state *m, const struct pickle_value *ar
         m->samples = samples;
 }
 
+static bool is_text(const struct pickle_value *v)
+{
+    return v && v->kind == PICKLE_IS_STRING && text_is_utf8(v->text, v->len) &&
+           !memchr(v->text, '\0', v->len);
+}
+
+static void write_text(struct json_writer *w, const char *key, const struct pickle_value *v)
+{
+    if (!is_text(v)) return;
+    char *string = heap_string(v->text, v->len);
+    json_write_string(w, key, string);
+    free(string);
+}
+
+static void write_count(struct json_writer *w, const char *key, const struct pickle_value *v)
+{
+    int64_t count;
+    if (as_count(v, &count)) json_write_int(w, key, count);
+}
+
+/* The number of samples that Megatron-LM builds the order for. */
+static void write_samples(struct json_writer *w, const struct pickle_value *args)
+{
+    const struct pickle_value *iterations = pickle_get(args, "train_iters");
+    int64_t samples, steps, batch;
+    if (!is_off(pickle_get(args, "train_samples"))) {
+        write_count(w, "samples", pickle_get(args, "train_samples"));
+    } else if (as_count(iterations, &steps) &&
+               as_count(pickle_get(args, "global_batch_size"), &batch) &&
+               !__builtin_mul_overflow(steps, batch, &samples) && samples <= JSON_MAX_INT) {
+        json_write_int(w, "samples", samples);
+    }
+}
+
+/* Without the paths in another file (--data-args-path). */
+static void write_paths(struct json_writer *w, const struct pickle_value *args)
+{
+    const struct pickle_value *paths = pickle_get(args, "data_path");
+    bool is_mock = is_true(args, "mock_data");
+    size_t count = paths && paths->kind == PICKLE_IS_LIST ? paths->count : 0;
+    for (size_t i = 0; i < count; i++)
+        if (!is_text(paths->items[i])) return;
+    if (!is_mock && (!count || !is_none(pickle_get(args, "data_args_path")))) return;
+    json_begin_array(w, "data_path", JSON_INLINE);
+    if (is_mock) json_write_string(w, NULL, "mock");
+    for (size_t i = 0; i < count && !is_mock; i++) write_text(w, NULL, paths->items[i]);
+    json_end_array(w);
+}
+
+/* Without paths if they are too long. */
+static void read_order_args(struct megatron_state *m, const struct pickle_value *args)
+{
+    const struct pickle_value *sharding = pickle_get(args, "data_sharding");
+    for (int with_paths = 1; with_paths >= 0 && !m->order_args[0]; with_paths--) {
+        struct text t = {0};
+        struct json_writer w = {.text = &t};
+        json_begin_object(&w, NULL, JSON_INLINE);
+        write_count(&w, "seed", pickle_get(args, "seed"));
+        write_count(&w, "seq_length", pickle_get(args, "seq_length"));
+        write_count(&w, "micro_batch_size", pickle_get(args, "micro_batch_size"));
+        write_count(&w, "data_parallel_size", pickle_get(args, "data_parallel_size"));
+        write_samples(&w, args);
+        write_text(&w, "split", pickle_get(args, "split"));
+        write_text(&w, "dataloader_type", pickle_get(args, "dataloader_type"));
+        if (sharding && sharding->kind == PICKLE_IS_BOOL)
+            json_write_bool(&w, "data_sharding", sharding->integer);
+        if (with_paths) write_paths(&w, args);
+        json_end_object(&w);
+        if (t.len < sizeof m->order_args) memcpy(m->order_args, t.data, t.len + 1);
+        text_release(&t);
+    }
+}
+
 static void read_counters(struct megatron_state *m, const struct pickle_value *common,
                           const struct pickle_value *args)
 {
@@ -216,6 +291,7 @@ static void read_counters(struct megatron_state *m, const struct pickle_value *c
         !__builtin_mul_overflow(samples, tokens, &seen) && seen <= INT64_C(1) << 53)
         m->tokens_seen = seen;
     read_samples(m, args);
+    if (args) read_order_args(m, args);
 }
 
 void megatron_state_init(struct megatron_state *m)
@@ -273,4 +349,6 @@ void megatron_state_count(const struct megatron_state *m, struct torch_state *st
     state->optimizer_step = m->optimizer_step;
     state->tokens_seen = m->tokens_seen;
     state->samples = m->samples;
+    text_clear(&state->order_args);
+    text_adds(&state->order_args, m->order_args);
 }

@@ -20,7 +20,8 @@ struct megatron_state {
     int64_t vocab_multiple;   /* what Megatron-LM rounds V up to; 0: unknown */
     bool rotary_interleaved;  /* rotary pairs are adjacent rows of q and k, as Meta's */
     int64_t iteration, optimizer_step, tokens_seen; /* -1: unknown */
-    int64_t samples; /* of the training data before the next one; -1: unknown */
+    int64_t samples;       /* of the training data before the next one; -1: unknown */
+    char order_args[4096]; /* JSON of those that decide the order of samples (megatron_args.h) */
 };
 
 void megatron_state_init(struct megatron_state *m); /* nothing is known */

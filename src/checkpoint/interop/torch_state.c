@@ -30,7 +30,7 @@ void torch_state_init(struct torch_state *s)
 
 void torch_state_release(struct torch_state *s)
 {
-    text_release(&s->train);
+    text_release(&s->train), text_release(&s->order_args);
     torch_state_init(s);
 }
 
@@ -190,6 +190,7 @@ void torch_state_train(const struct torch_state *s, struct text *json)
     if (s->samples >= 0) {
         json_begin_object(&w, "data", JSON_INLINE);
         json_write_int(&w, "consumed_train_samples", s->samples); /* see loader_load */
+        if (s->order_args.len) json_write_raw(&w, "args", s->order_args.data);
         json_end_object(&w);
     } else {
         json_write_null(&w, "data");

@@ -20,6 +20,7 @@ struct torch_state {
     int64_t other_step;     /* of a weight whose step differs; -1: none */
     int64_t tokens_seen;
     int64_t samples;           /* consumed_train_samples of Megatron-LM, where its data continues */
+    struct text order_args;    /* and the arguments that decide their order (megatron_args.h) */
     bool has_data, has_losses; /* entries that are not read: data position, old losses, */
     bool has_other_moments;    /* and moments that are keyed by number, not by weight */
     int64_t iteration;         /* of Megatron-LM's checkpoints without moments; -1: unknown */

@@ -104,6 +104,40 @@ TEST(samples_that_give_no_data_position_are_unknown)
     CHECK(m.samples == -1);
 }
 
+TEST(arguments_that_decide_the_order_of_samples_are_kept)
+{
+    static const struct argument samples[] = {
+        {"train_iters", 7, NULL}, {"global_batch_size", 8, NULL}, {"seed", 1234, NULL}};
+    struct megatron_state m;
+    struct torch_state state;
+    struct text t = {0};
+    struct pickle p;
+    size_t used;
+    CHECK_STATUS(OK, read_args(&m, NULL, &(struct argument){"split", 0, "99,1,0"}));
+    CHECK(!strcmp(m.order_args, "{\"seq_length\": 16, \"split\": \"99,1,0\"}"));
+    CHECK_STATUS(OK, read_args(&m, NULL, &(struct argument){"train_samples", 5, NULL}));
+    CHECK(!strcmp(m.order_args, "{\"seq_length\": 16, \"samples\": 5}"));
+    pickle_write_proto(&t), pickle_write_empty_dict(&t), pickle_write_mark(&t);
+    pickle_write_string(&t, "args"), pickle_write_empty_dict(&t), pickle_write_mark(&t);
+    for (size_t i = 0; i < SMALL; i++) write_argument(&t, &small[i]);
+    for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) write_argument(&t, &samples[i]);
+    pickle_write_string(&t, "data_sharding"), pickle_write_bool(&t, false);
+    pickle_write_string(&t, "data_path"), pickle_write_empty_list(&t), pickle_write_mark(&t);
+    pickle_write_string(&t, "0.5"), pickle_write_string(&t, "/data/\"a");
+    pickle_write_appends(&t), pickle_write_setitems(&t);
+    pickle_write_setitems(&t), pickle_write_stop(&t);
+    CHECK_STATUS(OK, pickle_parse_any(&p, (unsigned char *)t.data, t.len, "common", &used));
+    CHECK_STATUS(OK, megatron_state_read(&m, p.root, "common.pt"));
+    torch_state_init(&state);
+    megatron_state_count(&m, &state);
+    CHECK(!strcmp(state.order_args.data, "{\"seed\": 1234, \"seq_length\": 16, \"samples\": 56, "
+                                         "\"data_sharding\": false, \"data_path\": [\"0.5\", "
+                                         "\"/data/\\\"a\"]}"));
+    torch_state_release(&state);
+    pickle_release(&p);
+    text_release(&t);
+}
+
 TEST(arguments_of_other_models_are_unsupported)
 {
     static const struct argument other[] = {{"swiglu", 0, NULL},

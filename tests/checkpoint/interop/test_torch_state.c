@@ -170,6 +170,10 @@ TEST(samples_that_megatron_consumed_are_rows_and_a_data_position)
     torch_state_train(&s, &json);
     CHECK(strstr(json.data, "\"rows_done\": 12"));
     CHECK(strstr(json.data, "\"data\": {\"consumed_train_samples\": 12}"));
+    text_clear(&json);
+    text_adds(&s.order_args, "{\"seed\": 5}");
+    torch_state_train(&s, &json);
+    CHECK(strstr(json.data, "{\"consumed_train_samples\": 12, \"args\": {\"seed\": 5}}"));
     text_release(&json);
     torch_state_release(&s);
 }
