@@ -178,11 +178,19 @@ static const struct json *find_cursor(const struct start_state *s)
     return s->found.train && !is_excluded && !json_is_null(cursor) ? cursor : NULL;
 }
 
+/* The steps that are done then. */
+static int64_t find_step(const struct start_state *s)
+{
+    if (s->start.own) return s->start.step;
+    bool is_excluded = option_list_contains(&s->start.excluded, "lr_scheduler");
+    return s->found.train && !is_excluded ? s->found.step : 0;
+}
+
 static void check_stages(struct flight *f, const struct start_state *s)
 {
     const struct preflight *p = f->p;
     size_t count = data_stages_count(f->c);
-    int64_t done = p->resume_step > 0 ? p->resume_step : 0;
+    int64_t done = find_step(s);
     size_t at = data_stages_find(f->c, &p->mesh, done);
     for (size_t i = at; i < count; i++) {
         struct data_stage stage;

@@ -189,8 +189,9 @@ enum status checkpoint_load(const char *folder, struct checkpoint_state *state,
 enum status checkpoint_check_shapes(const char *folder, const struct checkpoint_state *state,
                                     const struct load_rules *rules, bool log);
 
-/* Reads what a checkpoint of ours has besides tensors, and whether it has moments; of `state` it
- * uses shape and world.  On this rank alone.  Errors: those of checkpoint_load. */
+/* Reads what a checkpoint has besides tensors, and whether it has moments; of `state` it uses shape
+ * and world.  Of another program's without moments, it has nothing.  On this rank alone.  Errors:
+ * those of checkpoint_load. */
 enum status checkpoint_read_state(const char *folder, const struct checkpoint_state *state,
                                   struct checkpoint_found *found);
 

@@ -52,6 +52,7 @@ struct loading {
     struct chunk_reader reader;
     struct destination to[VALUE_KINDS];
     bool excludes_moments;
+    bool is_quiet;          /* does not say what the state of other programs lacks */
     struct extent *extents; /* owned, as is all that follows */
     size_t num_extents;
     struct model_files moments, ema;
@@ -403,10 +404,11 @@ static enum status load_training_state(struct loading *l, const struct checkpoin
                  folder);
     TRY_OUT(model_files_open_moments_any(&l->moments, folder, state->shape, &torch));
     found->has_moments = !model_files_are_empty(&l->moments);
-    if (!found->has_moments && state->world->rank == 0) torch_state_warn(&torch, folder);
+    bool log = state->world->rank == 0 && !l->is_quiet;
+    if (!found->has_moments && log) torch_state_warn(&torch, folder);
     if (!native && !found->has_moments) goto out;
     TRY_OUT(load_state(folder, &torch, found));
-    if (!native && state->world->rank == 0) torch_state_log(&torch, folder);
+    if (!native && log) torch_state_log(&torch, folder);
     if (!state->exp_avg || !found->has_moments) goto out;
     if (!l->excludes_moments) {
         TRY_OUT(load_kind(l, &l->moments, VALUE_EXP_AVG, checkpoint_exp_avg(state), rules));
@@ -499,9 +501,11 @@ enum status checkpoint_read_state(const char *folder, const struct checkpoint_st
 {
     const struct tensor_rules rules = {0};
     const struct checkpoint_state only = {.shape = state->shape, .world = state->world};
-    struct loading l = {.folder = folder, .reader = {.fd = -1}};
+    struct loading l = {.folder = folder, .is_quiet = true, .reader = {.fd = -1}};
+    int64_t native;
     *found = (struct checkpoint_found){0};
-    enum status st = load_training_state(&l, &only, true, &rules, found);
+    enum status st = find_manifest(folder, &native);
+    if (!st) st = load_training_state(&l, &only, native, &rules, found);
     loading_close(&l);
     if (!st) return STATUS_OK;
     json_free(found->state);

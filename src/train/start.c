@@ -345,9 +345,12 @@ enum status start_read_state(struct start_state *s, const struct config *c,
     const struct checkpoint_state state = {.shape = shape, .world = comm_self()};
     *s = (struct start_state){0};
     bool is_found = !start_find(&s->start, c, &search, comm_self()) && s->start.folder;
-    if (!is_found || !s->start.native || !s->start.whole) return STATUS_OK;
-    bool is_damaged = manifest_verify(s->start.folder, "state.json") != STATUS_OK;
-    if (is_damaged || checkpoint_read_state(s->start.folder, &state, &s->found)) return STATUS_OK;
+    if (!is_found || !s->start.whole) return STATUS_OK;
+    bool is_damaged = s->start.native && manifest_verify(s->start.folder, "state.json");
+    enum status st =
+        is_damaged ? STATUS_DATA : checkpoint_read_state(s->start.folder, &state, &s->found);
+    if (st && s->start.native) return STATUS_OK;
+    TRY(st);
     return start_check_state(s->start.folder, &s->found);
 }
 

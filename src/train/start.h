@@ -62,10 +62,11 @@ enum status start_check(const struct config *c, const struct model_shape *shape,
 /* Where a run would resume: what its start has besides weights. */
 struct start_state {
     struct start start;
-    struct checkpoint_found found; /* empty unless the run resumes from a checkpoint of ours */
+    struct checkpoint_found found; /* empty unless the run begins with a whole state */
 };
-/* Reads that, as start_check.  A checkpoint that is damaged, as others may replace it, and one that
- * is not on this machine are an empty state.  CONFIG: as start_check_state. */
+/* Reads that, as start_check.  A checkpoint of the run's own that is damaged, as others may replace
+ * it, and one that is not on this machine are an empty state.  Errors of others: those of
+ * checkpoint_read_state.  CONFIG: as start_check_state. */
 enum status start_read_state(struct start_state *s, const struct config *c,
                              const struct model_shape *shape);
 void start_release_state(struct start_state *s);

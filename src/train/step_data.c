@@ -35,7 +35,12 @@ static void release_position(struct saved_position *p)
     *p = (struct saved_position){0};
 }
 
-/* Of a checkpoint of Megatron-LM, those in its args. */
+static enum status fail_unknown(const char *folder)
+{
+    FAIL(UNSUPPORTED, "%s has no state.json, so its data position is unknown", folder);
+}
+
+/* Of a checkpoint of Megatron-LM, what its args say; NULL: it has only the model. */
 static enum status read_state(const char *folder, struct json **state)
 {
     const struct checkpoint_state any = {.world = comm_self()};
@@ -45,10 +50,9 @@ static enum status read_state(const char *folder, struct json **state)
     enum status st = has ? json_read(path, 1 << 30, state) : STATUS_OK;
     free(path);
     if (has) return st;
-    st = checkpoint_read_state(folder, &any, &found);
+    TRY(checkpoint_read_state(folder, &any, &found));
     *state = found.state;
-    if (st || !json_is_object(json_get(found.train, "data")))
-        FAIL(UNSUPPORTED, "%s has no state.json, so its data position is unknown", folder);
+    if (found.train && !json_is_object(json_get(found.train, "data"))) TRY(fail_unknown(folder));
     return STATUS_OK;
 }
 
@@ -59,6 +63,7 @@ static enum status read_position(char *folder, const struct run_rows *rows,
     const struct batch_ramp full = {.global = config_step_rows(rows->config, rows->mesh)};
     *p = (struct saved_position){.folder = folder};
     TRY(read_state(folder, &p->state));
+    if (!p->state) return STATUS_OK;
     TRY(json_get_int(p->state, "step", 0, JSON_MAX_INT, &p->step));
     const struct json *train = json_get(p->state, "train");
     if (!json_is_object(train)) return STATUS_OK;
@@ -83,6 +88,7 @@ static enum status find_before(const char *folder, int64_t step, const struct ru
         if (!found) return STATUS_OK;
         step = folder_path_step(found);
         TRY(read_position(found, rows, p));
+        if (!p->state) TRY(fail_unknown(found));
     } while (!p->cursor);
     return STATUS_OK;
 }

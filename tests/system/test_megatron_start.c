@@ -136,3 +136,26 @@ TEST(other_data_begins_with_its_first_row_after_a_checkpoint_of_megatron)
     CHECK(strstr(state.data, "\"next_row\": 20,") && strstr(state.data, "\"rows_done\": 32,"));
     text_release(&p.err), text_release(&set), text_release(&state);
 }
+
+TEST(check_compares_the_data_position_of_megatron_as_a_start_does)
+{
+    static const struct {
+        const char *setting, *message; /* NULL: valid */
+    } cases[] = {
+        {"data.seed=5", NULL}, /* the checkpoint does not say its seed */
+        {"training.seq_len=8", "args.seq_length = 16, but training.seq_len = 8"},
+    };
+    struct place p = place();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct text err = {0};
+        struct text dump = {0};
+        text_addf(&dump, "job.dump_folder=%s", test_path(p.folder, "check"));
+        int code = LLAMERO(NULL, &err, "check", p.config,
+                           "checkpoint.initial_load_path=tests/checkpoint/data/megatron",
+                           "checkpoint.initial_load_model_only=false", cases[i].setting, dump.data);
+        CHECK(code == (cases[i].message ? 78 : 0));
+        CHECK(!cases[i].message || strstr(err.data, cases[i].message));
+        text_release(&err), text_release(&dump);
+    }
+    text_release(&p.err);
+}

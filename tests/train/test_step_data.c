@@ -430,15 +430,15 @@ TEST(rows_follow_from_the_checkpoint_that_a_run_begins_with)
     simulated_close(&s);
 }
 
-TEST(rows_after_a_torch_checkpoint_are_unknown)
+TEST(rows_after_a_checkpoint_that_cannot_be_read_are_unknown)
 {
     struct simulated s;
     SIMULATED_OPEN(&s, setting("training.dataset_path", write_lines()));
     const char *folder = test_path(s.config.job.dump_folder, "checkpoint/step-10");
     CHECK_STATUS(OK, file_make_dirs(folder));
     CHECK_STATUS(OK, file_write(test_path(folder, ".metadata"), "", 0));
-    CHECK_STATUS(UNSUPPORTED, open_at(&s, 11, 1));
-    CHECK_MESSAGE("step-10 has no state.json, so its data position is unknown");
+    CHECK_STATUS(DATA, open_at(&s, 11, 1));
+    CHECK_MESSAGE("step-10/.metadata: ");
     CHECK_STATUS(OK, open_at(&s, 9, 1));
     simulated_close(&s);
 }
