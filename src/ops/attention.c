@@ -20,6 +20,10 @@ static enum status check(const struct ops *ops, const struct attention *a)
     if (a->window < 0 || (a->window && !a->causal))
         FAIL(SHAPE, "attention: window %d%s: must be at least 0, and requires a causal mask",
              a->window, a->causal ? "" : " without a causal mask");
+    const struct attention_rectangle *r = &a->rectangle;
+    BUG_IF(r->num_keys && (a->keys == ALL_KEYS || a->window));
+    BUG_IF(r->num_keys < 0 || r->num_keys > a->S || r->first_query < 0 || r->first_query >= a->T);
+    BUG_IF(r->num_keys && a->causal && (a->S != a->T || r->num_keys < a->S || r->first_query));
     BUG_IF(a->is_packed && !attention_can_pack(ops, a));
     return STATUS_OK;
 }

@@ -17,7 +17,8 @@
  *          MORE_KEYS.  Each key is in one part.  Forward updates out and lse to cover all keys so
  *          far; dq accumulates; dk and dv are the part's own.  In parts, out of forward, dq, dk,
  *          dv are f32 and dq is dense like out.  Backward of a part needs out (of `dtype`) and lse
- *          over all keys.
+ *          over all keys.  `rectangle` may describe what start_BT and end_BT say, for libraries
+ *          that have no bounds.
  * Order    Softmax in f32; accumulation in a fixed order, so bits do not depend on threads.  With
  *          BF16, a kernel may sum the probs after rounding them for the GEMM with v: the weights
  *          of v still add up to 1, and lse is within 0.01. */
@@ -34,6 +35,14 @@
 
 enum attention_keys { ALL_KEYS, FIRST_KEYS, MORE_KEYS };
 
+/* The same pairs in every row: queries first_query .. T - 1 attend to keys 0 .. num_keys - 1, with
+ * `causal` (T, S and num_keys are equal, first_query is 0) only up to their own position.  Queries
+ * before first_query attend to none. */
+struct attention_rectangle {
+    int first_query;
+    int num_keys; /* 0: the bounds are not a rectangle, or nobody knows */
+};
+
 struct attention {
     int B, T, S, H, G, K;
     size_t q_stride, kv_stride; /* elements from one token to the next; also of gradients */
@@ -41,7 +50,9 @@ struct attention {
     bool causal;
     enum dtype dtype; /* of q, k, v, out and their gradients */
     enum attention_keys keys;
-    int window;     /* causal: keys that a query attends to, its own position included; 0: all */
+    int window; /* causal: keys that a query attends to, its own position included; 0: all */
+    struct attention_rectangle
+        rectangle;  /* in parts: the caller guarantees that the bounds agree */
     float visible;  /* fraction of visible query-key pairs, for FLOP estimates; 0: unknown */
     bool is_packed; /* all tensors are packed (ops.h); requires attention_can_pack */
     /* Packed: pointers are to the beginning of tensors, queries are at column 0, and keys and

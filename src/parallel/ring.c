@@ -104,29 +104,51 @@ static enum status pack(const struct ring *r, const void *k, const void *v, void
     return STATUS_OK;
 }
 
+/* Whether a window hides keys of a row. */
+static bool has_window(const struct ring *r)
+{
+    return r->attention->window && r->attention->window < r->attention->T * r->group->size;
+}
+
 /* The share of a rank's keys that a query sees.  Zigzag: causal on average half of each rank's; of
  * a row of n tokens those of a window w are w (1 - w / 2n). */
 static float visible_share(const struct ring *r)
 {
     const struct attention *a = r->attention;
     float n = (float)a->T * (float)r->group->size, w = (float)a->window;
-    return !a->causal ? 1 : a->window && w < n ? w / n * (1 - w / (2 * n)) : 0.5f;
+    return !a->causal ? 1 : has_window(r) ? w / n * (1 - w / (2 * n)) : 0.5f;
+}
+
+/* Which pairs the key ranges leave of this rank's queries and the owner's keys.  Zigzag: all
+ * queries come after the first half of an earlier rank's keys and before the second; of the queries
+ * the first half comes before all keys of a later rank, and the second after them. */
+static void describe_pairs(const struct ring *r, int owner, struct attention *a)
+{
+    int rank = r->group->rank;
+    if (r->start_BT || has_window(r)) return;
+    a->rectangle.num_keys = a->S;
+    if (!r->attention->causal) return;
+    a->causal = owner == rank; /* local tokens are in sequence order */
+    if (owner < rank) a->rectangle.num_keys = a->S / 2;
+    if (owner > rank) a->rectangle.first_query = a->T / 2;
 }
 
 /* Attention to the keys of one rank. */
-static struct attention partial_attention(const struct ring *r, enum attention_keys keys)
+static struct attention partial_attention(const struct ring *r, int owner, enum attention_keys keys)
 {
     struct attention a = *r->attention;
     a.kv_stride = 2 * r->P, a.causal = false, a.keys = keys;
     a.visible = visible_share(r);
     a.window = 0; /* the key ranges have it */
+    describe_pairs(r, owner, &a);
     return a;
 }
 
 static enum status attend_to_keys(const struct ring *r, const struct attention_fwd *io, int step,
                                   void *out)
 {
-    struct attention a = partial_attention(r, step ? MORE_KEYS : FIRST_KEYS);
+    int owner = owner_of(r, step);
+    struct attention a = partial_attention(r, owner, step ? MORE_KEYS : FIRST_KEYS);
     struct attention_fwd part = {.q_BTHK = io->q_BTHK,
                                  .k_BSGK = r->keys[step % 2],
                                  .v_BSGK = element(r->keys[step % 2], r->P, a.dtype),
@@ -134,7 +156,7 @@ static enum status attend_to_keys(const struct ring *r, const struct attention_f
                                  .end_BT = r->key_end_BT,
                                  .out_BTHK = out,
                                  .lse_BHT = io->lse_BHT};
-    TRY(find_key_ranges(r, owner_of(r, step)));
+    TRY(find_key_ranges(r, owner));
     TRY(attention_forward(r->ops, &a, &part, r->queue));
     return STATUS_OK;
 }
@@ -183,14 +205,15 @@ static struct ring_gradients alloc_gradients(const struct ring *r)
 static enum status backward_of_keys(const struct ring *r, const struct attention_bwd *io, int step,
                                     const struct ring_gradients *s)
 {
-    struct attention a = partial_attention(r, step > 1 ? MORE_KEYS : FIRST_KEYS);
+    int owner = owner_of(r, step);
+    struct attention a = partial_attention(r, owner, step > 1 ? MORE_KEYS : FIRST_KEYS);
     struct attention_bwd part = *io;
     part.k_BSGK = r->keys[step % 2];
     part.v_BSGK = element(r->keys[step % 2], r->P, a.dtype);
     part.start_BT = r->key_begin_BT, part.end_BT = r->key_end_BT;
     part.dq_BTHK = s->queries;
     part.dk_BSGK = s->keys[step % NUM_SUMS], part.dv_BSGK = element(part.dk_BSGK, r->P, F32);
-    TRY(find_key_ranges(r, owner_of(r, step)));
+    TRY(find_key_ranges(r, owner));
     TRY(attention_backward(r->ops, &a, &part, r->queue));
     return STATUS_OK;
 }

@@ -98,31 +98,44 @@ static size_t gemm_bytes(const struct op_call *c, const struct gpu_traits *g)
     return HIPBLASLT_BYTES + (is_scaled ? hipblaslt_product_bytes(rows, columns) : 0);
 }
 
+/* Of a ring part, those of its rectangle. */
+static size_t cudnn_queries(const struct attention *a)
+{
+    return (size_t)(a->T - a->rectangle.first_query);
+}
+
+static size_t cudnn_keys(const struct attention *a)
+{
+    return (size_t)(a->rectangle.num_keys ? a->rectangle.num_keys : a->S);
+}
+
 static bool cudnn_supports(const struct attention *a, const struct gpu_traits *g)
 {
     int max_head = g->is_b200 ? CUDNN_MAX_HEAD_B200 : CUDNN_MAX_HEAD;
-    return a->keys == ALL_KEYS && a->dtype == BF16 && a->S == a->T && a->T % CUDNN_TILE == 0 &&
-           a->K % 8 == 0 && a->K <= max_head;
+    if (a->keys != ALL_KEYS && !a->rectangle.num_keys) return false;
+    return a->dtype == BF16 && a->S == a->T && cudnn_queries(a) % CUDNN_TILE == 0 &&
+           cudnn_keys(a) % CUDNN_TILE == 0 && a->K % 8 == 0 && a->K <= max_head;
 }
 
 /* dk and dv of every query head, before they are added up over a group. */
 static size_t cudnn_group_bytes(const struct attention *a, size_t heads)
 {
     if (a->H == a->G) return 0;
-    return heads * 2 * (size_t)a->T * (size_t)a->K * sizeof(bf16);
+    return heads * 2 * cudnn_keys(a) * (size_t)a->K * sizeof(bf16);
 }
 
 /* Deterministic backward stores dS; on a B200 f32 sums of dk and dv instead. */
 static size_t cudnn_deterministic_workspace(const struct attention *a, size_t heads, bool is_b200)
 {
-    size_t T = (size_t)a->T, group_bytes = cudnn_group_bytes(a, heads);
-    return is_b200 ? 2 * group_bytes : heads * T * T * sizeof(bf16) + group_bytes;
+    size_t group_bytes = cudnn_group_bytes(a, heads);
+    if (is_b200) return 2 * group_bytes;
+    return heads * cudnn_queries(a) * cudnn_keys(a) * sizeof(bf16) + group_bytes;
 }
 
 /* The largest call that fits: all rows, a divisor of them, then a divisor of one row's heads. */
 static size_t cudnn_deterministic_bytes(const struct attention *a, const struct gpu_traits *g)
 {
-    size_t T = (size_t)a->T, group = (size_t)(a->H / a->G);
+    size_t T = cudnn_queries(a), group = (size_t)(a->H / a->G);
     for (int rows = a->B; rows > 0; rows--) {
         for (int kv_heads = a->G; kv_heads > 0; kv_heads--) {
             size_t heads = (size_t)rows * (size_t)kv_heads * group;
@@ -132,7 +145,7 @@ static size_t cudnn_deterministic_bytes(const struct attention *a, const struct 
             if (rows > 1) break;
         }
     }
-    return 0; /* no plan: our own kernel */
+    return SIZE_MAX; /* no plan: our own kernel */
 }
 
 /* One call for all: delta, lse, dk and dv of every query head, and sums of dq in any order.
@@ -147,14 +160,37 @@ static size_t cudnn_documents_bytes(const struct attention *a, const struct gpu_
     return g->is_b200 && heads <= g->attention_bytes ? bytes : 0;
 }
 
+/* A ring part's results before they are merged (backends/gpu/attention_part.h). */
+static size_t part_forward_bytes(const struct attention *a)
+{
+    size_t rows = (size_t)a->B * (size_t)a->H * cudnn_queries(a);
+    return padded(rows * (size_t)a->K * sizeof(bf16)) + padded(rows * sizeof(float));
+}
+
+static size_t part_backward_bytes(const struct attention *a)
+{
+    size_t rows = (size_t)a->B * (size_t)a->H * cudnn_queries(a), K = (size_t)a->K;
+    size_t keys = (size_t)a->B * (size_t)a->G * cudnn_keys(a);
+    size_t lse = a->rectangle.first_query ? padded(rows * sizeof(float)) : 0;
+    return padded(rows * K * sizeof(bf16)) + 2 * padded(keys * K * sizeof(bf16)) + lse;
+}
+
+static size_t cudnn_forward_bytes(const struct attention *a, const struct gpu_traits *g)
+{
+    return a->keys != ALL_KEYS && cudnn_supports(a, g) ? part_forward_bytes(a) : 0;
+}
+
 static size_t cudnn_backward_bytes(const struct attention *a, bool has_documents,
                                    const struct gpu_traits *g)
 {
-    size_t tokens = (size_t)a->B * (size_t)a->T, H = (size_t)a->H;
+    size_t tokens = (size_t)a->B * cudnn_queries(a), H = (size_t)a->H;
     if (!cudnn_supports(a, g)) return 0;
-    if (has_documents) return cudnn_documents_bytes(a, g);
-    if (g->deterministic) return cudnn_deterministic_bytes(a, g);
-    return tokens * (H + H * (size_t)a->K) * sizeof(float) + cudnn_group_bytes(a, (size_t)a->B * H);
+    if (has_documents && a->keys == ALL_KEYS) return cudnn_documents_bytes(a, g);
+    size_t bytes =
+        tokens * (H + H * (size_t)a->K) * sizeof(float) + cudnn_group_bytes(a, (size_t)a->B * H);
+    if (g->deterministic) bytes = cudnn_deterministic_bytes(a, g);
+    if (bytes == SIZE_MAX) return 0;
+    return bytes + (a->keys != ALL_KEYS ? part_backward_bytes(a) : 0);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -170,7 +206,10 @@ size_t gpu_scratch_bytes(const struct op_call *c, bool has_documents, const stru
     case OP_linear_backward_weight: return gemm_bytes(c, g);
     case OP_embedding_backward: return embedding_backward_bytes(&c->what.embedding_backward);
     case OP_rmsnorm_backward: return rmsnorm_backward_bytes(&c->what.rmsnorm_backward);
-    case OP_attention_forward: return flash_forward_bytes(&c->what.attention_forward, lanes);
+    case OP_attention_forward: {
+        const struct attention *a = &c->what.attention_forward;
+        return larger(is_nvidia ? cudnn_forward_bytes(a, g) : 0, flash_forward_bytes(a, lanes));
+    }
     case OP_attention_backward: {
         const struct attention *a = &c->what.attention_backward;
         size_t cudnn = is_nvidia ? cudnn_backward_bytes(a, has_documents, g) : 0;

@@ -14,6 +14,7 @@ struct whole {
     const struct ops *ops;
     int T, document; /* tokens of a row; 1: there are documents */
     bool causal;
+    int window; /* 0: none */
     enum dtype dtype;
     void *qkv, *dout, *out, *dqkv;
     float *lse;
@@ -55,6 +56,7 @@ static struct attention attention_of(const struct whole *w, int T)
                               .kv_stride = C,
                               .scale = 0.3f,
                               .causal = w->causal,
+                              .window = w->window,
                               .dtype = w->dtype};
 }
 
@@ -129,6 +131,7 @@ static struct whole part_of(const struct whole *w, const struct context *c)
     struct whole here = whole_make(w->T / c->parts, w->dtype);
     size_t each = dtype_bytes(w->dtype);
     here.ops = w->ops, here.causal = w->causal, here.document = w->document;
+    here.window = w->window;
     copy_part(c, here.T, here.qkv, w->qkv, C * each, false);
     copy_part(c, here.T, here.dout, w->dout, Q * each, false);
     copy_part(c, here.T, here.start, w->start, 4, false);
@@ -211,20 +214,25 @@ static enum status attend(const struct comm *group, void *context)
 }
 
 /* Compares ring attention with the reference on whole rows. */
+static void compare_whole(struct whole *w, int ranks)
+{
+    struct queue *queue;
+    struct attention a = attention_of(w, w->T);
+    struct attention_fwd f = forward_of(w);
+    struct attention_bwd b = backward_of(w);
+    CHECK_STATUS(OK, cpu_queue_open(&queue, 1, 0));
+    CHECK_STATUS(OK, attention_forward(&ops_cpu_reference, &a, &f, queue));
+    CHECK_STATUS(OK, attention_backward(&ops_cpu_reference, &a, &b, queue));
+    CHECK_STATUS(OK, ranks_run(ranks, attend, w));
+    cpu_queue_close(queue);
+}
+
 static void compare(const struct ops *ops, int ranks, int T, bool causal, int document,
                     enum dtype dtype)
 {
     struct whole w = whole_make(T * ranks, dtype);
-    struct queue *queue;
     w.ops = ops, w.causal = causal, w.document = document;
-    struct attention a = attention_of(&w, w.T);
-    struct attention_fwd f = forward_of(&w);
-    struct attention_bwd b = backward_of(&w);
-    CHECK_STATUS(OK, cpu_queue_open(&queue, 1, 0));
-    CHECK_STATUS(OK, attention_forward(&ops_cpu_reference, &a, &f, queue));
-    CHECK_STATUS(OK, attention_backward(&ops_cpu_reference, &a, &b, queue));
-    CHECK_STATUS(OK, ranks_run(ranks, attend, &w));
-    cpu_queue_close(queue);
+    compare_whole(&w, ranks);
     whole_release(&w);
 }
 
@@ -277,5 +285,65 @@ TEST(ring_attention_is_deterministic)
     w.causal = true, w.document = 1;
     CHECK_STATUS(OK, cpu_ops_find("auto", &w.ops));
     CHECK_STATUS(OK, ranks_run(4, twice, &w));
+    whole_release(&w);
+}
+
+/* --- what ring attention says about its parts ------------------------------------------------ */
+
+/* Whether a part's rectangle has the pairs that its bounds have. */
+static bool is_rectangle_of(const struct attention *a, const int32_t *start_BT,
+                            const int32_t *end_BT)
+{
+    const struct attention_rectangle *r = &a->rectangle;
+    for (int n = 0; n < B * a->T; n++) {
+        int t = n % a->T, end = t < r->first_query ? 0 : r->num_keys;
+        if (a->causal && end > t + 1) end = t + 1;
+        if (start_BT[n] < end_BT[n] ? start_BT[n] || end_BT[n] != end : end) return false;
+    }
+    return true;
+}
+
+#define CHECKED(name, is_good)                                                                     \
+    static enum status name##_forward(const struct attention *a, const struct attention_fwd *io,   \
+                                      struct queue *queue)                                         \
+    {                                                                                              \
+        if (!queue->sizing) RANK_CHECK(is_good(a, io->start_BT, io->end_BT));                      \
+        return ops_cpu_reference.attention_forward(a, io, queue);                                  \
+    }                                                                                              \
+    static enum status name##_backward(const struct attention *a, const struct attention_bwd *io,  \
+                                       struct queue *queue)                                        \
+    {                                                                                              \
+        if (!queue->sizing) RANK_CHECK(is_good(a, io->start_BT, io->end_BT));                      \
+        return ops_cpu_reference.attention_backward(a, io, queue);                                 \
+    }
+CHECKED(rectangle, is_rectangle_of)
+#define HAS_NONE(a, start_BT, end_BT) (!(a)->rectangle.num_keys && !(a)->causal)
+CHECKED(bounded, HAS_NONE)
+
+static struct ops checked_ops(bool has_rectangles)
+{
+    struct ops ops = ops_cpu_reference;
+    ops.attention_forward = has_rectangles ? rectangle_forward : bounded_forward;
+    ops.attention_backward = has_rectangles ? rectangle_backward : bounded_backward;
+    return ops;
+}
+
+TEST(ring_attention_describes_rectangles_that_the_bounds_have)
+{
+    const struct ops ops = checked_ops(true);
+    for (int ranks = 2; ranks <= 4; ranks++)
+        for (int causal = 0; causal < 2; causal++) compare(&ops, ranks, 6, causal, 0, F32);
+}
+
+TEST(ring_attention_describes_no_rectangles_with_documents_or_a_window)
+{
+    const struct ops ops = checked_ops(false);
+    compare(&ops, 3, 6, true, 1, F32), compare(&ops, 3, 6, false, 1, F32);
+    struct whole w = whole_make(3 * 6, F32);
+    w.ops = &ops, w.causal = true, w.window = 17;
+    compare_whole(&w, 3);
+    const struct ops all = checked_ops(true); /* a window of the whole row hides nothing */
+    w.ops = &all, w.window = 18;
+    compare_whole(&w, 3);
     whole_release(&w);
 }

@@ -138,6 +138,28 @@ TEST(gpu_scratch_includes_the_workspace_of_cudnn)
     CHECK((double)gpu_scratch_bytes(&c, false, &more) / (1 << 20) > 2 * 2112); /* all heads */
 }
 
+/* cuDNN 9.19 builds these plans for a described H200: of half the queries, or half the keys, all
+ * heads fit into a deterministic call. */
+TEST(gpu_scratch_of_a_ring_part_is_of_its_rectangle)
+{
+    enum { MIB = 1 << 20, T = 8192 };
+    struct gpu_traits g = {VENDOR_nvidia, true, CUDNN_ATTENTION_MAX_BYTES, false, false};
+    struct attention a = attention_of(1, T, 32, 8), unknown;
+    a.keys = MORE_KEYS, a.causal = false, unknown = a;
+    a.rectangle = (struct attention_rectangle){T / 2, T};
+    CHECK_NEAR(mib_on(&a, false, &g), 2176 + 0.5 + 32 + 2 * 16 + 0.5, 0.01); /* with delta, lse */
+    a.rectangle = (struct attention_rectangle){0, T / 2};
+    CHECK_NEAR(mib_on(&a, true, &g), 2112 + 1 + 64 + 2 * 8, 0.01);
+    g.deterministic = false;
+    CHECK_NEAR(mib_on(&a, true, &g), 64 + 1 + 128 + 64 + 2 * 8, 0.01);
+    CHECK(mib_on(&unknown, false, &g) < 2);
+    struct op_call c = {.op = OP_attention_forward, .what.attention_forward = a};
+    CHECK(gpu_scratch_bytes(&c, true, &g) == 65 * MIB);
+    g.deterministic = true, a = attention_of(1, 65536, 32, 8), a.keys = FIRST_KEYS;
+    a.rectangle.num_keys = 65536;
+    CHECK(mib_on(&a, false, &g) < 9); /* not even one head fits: our own kernel */
+}
+
 /* cuDNN 9.19 builds these plans for a described B200: all rows a call, with dk and dv of every
  * query head in f32 unless H = G; no engine for heads above 128 elements. */
 TEST(gpu_scratch_of_a_b200_has_no_ds)

@@ -11,16 +11,22 @@
 #include <string.h>
 
 /* With documents cuDNN's graph has room for three sequences (cudnn_attention.c): one is empty. */
-enum { T = 512, H = 2 };
+enum { T = 512, PART_T = 256, H = 2, TOKENS = 512 /* of all rows */ };
 enum { FIRST_DOCUMENT = 100, WINDOW = 150 /* tokens */ };
 /* Of the largest magnitude.  bf16 has steps of 0.4 %, and both sides round the probs. */
 static const float TOLERANCE = 0.04f;
 
-static struct attention shape_of(struct attention_masks masks, int K)
+/* Of ring attention: keys of the queries' own rank, of one before, and of one after. */
+static const struct attention_rectangle rectangles[] = {
+    {0, PART_T}, {0, PART_T / 2}, {PART_T / 2, PART_T}};
+enum { MAX_PARTS = sizeof rectangles / sizeof *rectangles };
+
+static struct attention shape_of(struct attention_case what, int K)
 {
-    return (struct attention){.B = 1,
-                              .T = T,
-                              .S = T,
+    int tokens = what.parts ? PART_T : T;
+    return (struct attention){.B = TOKENS / tokens,
+                              .T = tokens,
+                              .S = tokens,
                               .H = H,
                               .G = 1,
                               .K = K,
@@ -28,26 +34,28 @@ static struct attention shape_of(struct attention_masks masks, int K)
                               .kv_stride = (size_t)K,
                               .scale = 1 / sqrtf((float)K),
                               .causal = true,
-                              .window = masks.window ? WINDOW : 0,
+                              .window = what.window ? WINDOW : 0,
                               .dtype = BF16};
 }
 
-/* The results of the library, and of our own kernels. */
+/* The results of the library, and of our own kernels: bf16, in parts f32.  Each part has dk and dv
+ * of its own. */
 struct attention_results {
-    bf16 *out, *dq, *dk, *dv;
+    void *out, *dq, *dk[MAX_PARTS], *dv[MAX_PARTS];
     float *lse;
 };
 struct attention_rig {
     struct gpu_queue queue; /* the caller's stream, with scratch of its own */
     struct arena memory, shared;
     struct attention shape;
-    int32_t *start, *end; /* of each token's document; NULL: no documents */
+    int num_parts;
+    int32_t *start[MAX_PARTS], *end[MAX_PARTS]; /* NULL: no bounds */
     bf16 *q, *k, *v, *dout;
     struct attention_results theirs, ours;
     bool has_backward; /* the library computes it, too */
 };
 
-static size_t kv_elements(const struct attention_rig *r) { return (size_t)T * (size_t)r->shape.K; }
+static size_t kv_elements(const struct attention_rig *r) { return TOKENS * (size_t)r->shape.K; }
 
 static size_t q_elements(const struct attention_rig *r) { return H * kv_elements(r); }
 
@@ -56,11 +64,21 @@ static bf16 *alloc(struct attention_rig *r, size_t elements)
     return arena_alloc(&r->memory, elements, sizeof(bf16));
 }
 
+static enum dtype result_dtype(const struct attention_rig *r)
+{
+    return r->num_parts > 1 ? F32 : BF16;
+}
+
 static void alloc_results(struct attention_rig *r, struct attention_results *x)
 {
-    x->out = alloc(r, q_elements(r)), x->dq = alloc(r, q_elements(r));
-    x->dk = alloc(r, kv_elements(r)), x->dv = alloc(r, kv_elements(r));
-    x->lse = arena_alloc(&r->memory, H * T, sizeof *x->lse);
+    size_t bytes = dtype_bytes(result_dtype(r));
+    x->out = arena_alloc(&r->memory, q_elements(r), bytes);
+    x->dq = arena_alloc(&r->memory, q_elements(r), bytes);
+    for (int i = 0; i < r->num_parts; i++) {
+        x->dk[i] = arena_alloc(&r->memory, kv_elements(r), bytes);
+        x->dv[i] = arena_alloc(&r->memory, kv_elements(r), bytes);
+    }
+    x->lse = arena_alloc(&r->memory, H * TOKENS, sizeof *x->lse);
 }
 
 static enum status fill(struct attention_rig *r, bf16 *to, size_t elements, uint64_t which)
@@ -73,47 +91,71 @@ static enum status fill(struct attention_rig *r, bf16 *to, size_t elements, uint
     return st;
 }
 
+static struct attention shape_of_part(const struct attention_rig *r, int i)
+{
+    struct attention a = r->shape;
+    if (r->num_parts == 1) return a;
+    a.keys = i ? MORE_KEYS : FIRST_KEYS, a.causal = !i, a.rectangle = rectangles[i];
+    return a;
+}
+
 static struct attention_fwd forward_of(const struct attention_rig *r,
-                                       const struct attention_results *x)
+                                       const struct attention_results *x, int i)
 {
     return (struct attention_fwd){.q_BTHK = r->q,
                                   .k_BSGK = r->k,
                                   .v_BSGK = r->v,
-                                  .start_BT = r->start,
-                                  .end_BT = r->end,
+                                  .start_BT = r->start[i],
+                                  .end_BT = r->end[i],
                                   .out_BTHK = x->out,
                                   .lse_BHT = x->lse};
 }
 
+/* Backward of a part takes out in bf16.  It need not be that of forward: q will do. */
 static struct attention_bwd backward_of(const struct attention_rig *r,
-                                        const struct attention_results *x)
+                                        const struct attention_results *x, int i)
 {
     return (struct attention_bwd){.q_BTHK = r->q,
                                   .k_BSGK = r->k,
                                   .v_BSGK = r->v,
-                                  .out_BTHK = x->out,
+                                  .out_BTHK = r->num_parts > 1 ? r->q : x->out,
                                   .dout_BTHK = r->dout,
                                   .lse_BHT = x->lse,
-                                  .start_BT = r->start,
-                                  .end_BT = r->end,
+                                  .start_BT = r->start[i],
+                                  .end_BT = r->end[i],
                                   .dq_BTHK = x->dq,
-                                  .dk_BSGK = x->dk,
-                                  .dv_BSGK = x->dv};
+                                  .dk_BSGK = x->dk[i],
+                                  .dv_BSGK = x->dv[i]};
+}
+
+static enum status run_forward(const struct attention_library *l, struct attention_rig *r, int i)
+{
+    struct attention a = shape_of_part(r, i);
+    struct attention_fwd theirs = forward_of(r, &r->theirs, i), ours = forward_of(r, &r->ours, i);
+    bool done;
+    TRY(l->forward(l->context, &a, &theirs, &r->queue.base, &done));
+    if (!done) FAIL(UNSUPPORTED, "it cannot run a forward pass of bfloat16 attention");
+    TRY(GPU_NAME(flash_attention_forward)(&a, &ours, &r->queue.base));
+    return STATUS_OK;
+}
+
+static enum status run_backward(const struct attention_library *l, struct attention_rig *r, int i)
+{
+    struct attention a = shape_of_part(r, i);
+    struct attention_bwd theirs = backward_of(r, &r->theirs, i), ours = backward_of(r, &r->ours, i);
+    bool done;
+    TRY(l->backward(l->context, &a, &theirs, &r->queue.base, &done));
+    if (done) TRY(GPU_NAME(flash_attention_backward)(&a, &ours, &r->queue.base));
+    r->has_backward = done;
+    return STATUS_OK;
 }
 
 /* Runs both; during a sizing pass the buffers are NULL. */
 static enum status run(const struct attention_library *l, struct attention_rig *r)
 {
-    struct queue *queue = &r->queue.base;
-    struct attention_fwd theirs = forward_of(r, &r->theirs), ours = forward_of(r, &r->ours);
-    struct attention_bwd their_bwd = backward_of(r, &r->theirs), our_bwd = backward_of(r, &r->ours);
-    bool done;
-    TRY(l->forward(l->context, &r->shape, &theirs, queue, &done));
-    if (!done) FAIL(UNSUPPORTED, "it cannot run a forward pass of bfloat16 attention");
-    TRY(l->backward(l->context, &r->shape, &their_bwd, queue, &done));
-    r->has_backward = done;
-    TRY(GPU_NAME(flash_attention_forward)(&r->shape, &ours, queue));
-    if (done) TRY(GPU_NAME(flash_attention_backward)(&r->shape, &our_bwd, queue));
+    for (int i = 0; i < r->num_parts; i++) TRY(run_forward(l, r, i));
+    r->has_backward = true;
+    for (int i = 0; i < r->num_parts && r->has_backward; i++) TRY(run_backward(l, r, i));
     return STATUS_OK;
 }
 
@@ -134,31 +176,43 @@ static enum status check_difference(const char *name, const float *theirs, const
     return STATUS_OK;
 }
 
-static enum status compare_bf16(struct attention_rig *r, const char *name, const bf16 *theirs,
-                                const bf16 *ours, size_t count)
+/* Copies values to the host, as f32. */
+static enum status read_values(struct attention_rig *r, const void *from, enum dtype dtype,
+                               float *to, size_t count)
 {
-    bf16 *bits = heap(2 * count * sizeof *bits);
+    if (dtype == F32) return queue_copy(&r->queue.base, to, from, count * sizeof *to);
+    bf16 *bits = heap(count * sizeof *bits);
+    enum status st = queue_copy(&r->queue.base, bits, from, count * sizeof *bits);
+    for (size_t i = 0; !st && i < count; i++) to[i] = bf16_to_f32(bits[i]);
+    free(bits);
+    return st;
+}
+
+static enum status compare_values(struct attention_rig *r, const char *name, const void *theirs,
+                                  const void *ours, size_t count)
+{
     float *values = heap(2 * count * sizeof *values);
-    enum status st = queue_copy(&r->queue.base, bits, theirs, count * sizeof *bits);
-    if (!st) st = queue_copy(&r->queue.base, bits + count, ours, count * sizeof *bits);
-    for (size_t i = 0; !st && i < 2 * count; i++) values[i] = bf16_to_f32(bits[i]);
+    enum status st = read_values(r, theirs, result_dtype(r), values, count);
+    if (!st) st = read_values(r, ours, result_dtype(r), values + count, count);
     if (!st) st = check_difference(name, values, values + count, count);
-    free(bits), free(values);
+    free(values);
     return st;
 }
 
 static enum status compare(struct attention_rig *r)
 {
     const struct attention_results *a = &r->theirs, *b = &r->ours;
-    float lse[2][H * T];
-    TRY(compare_bf16(r, "the output", a->out, b->out, q_elements(r)));
+    float lse[2][H * TOKENS];
+    TRY(compare_values(r, "the output", a->out, b->out, q_elements(r)));
     TRY(queue_copy(&r->queue.base, lse[0], a->lse, sizeof lse[0]));
     TRY(queue_copy(&r->queue.base, lse[1], b->lse, sizeof lse[1]));
-    TRY(check_difference("the log-sum-exp", lse[0], lse[1], H * T));
+    TRY(check_difference("the log-sum-exp", lse[0], lse[1], H * TOKENS));
     if (!r->has_backward) return STATUS_OK; /* our own kernel computes it */
-    TRY(compare_bf16(r, "dq", a->dq, b->dq, q_elements(r)));
-    TRY(compare_bf16(r, "dk", a->dk, b->dk, kv_elements(r)));
-    TRY(compare_bf16(r, "dv", a->dv, b->dv, kv_elements(r)));
+    TRY(compare_values(r, "dq", a->dq, b->dq, q_elements(r)));
+    for (int i = 0; i < r->num_parts; i++) {
+        TRY(compare_values(r, "dk", a->dk[i], b->dk[i], kv_elements(r)));
+        TRY(compare_values(r, "dv", a->dv[i], b->dv[i], kv_elements(r)));
+    }
     return STATUS_OK;
 }
 
@@ -181,15 +235,27 @@ static enum status fill_with_nan(struct arena *a, struct queue *queue)
     return st;
 }
 
-/* In memory that the host reads, too, as the bounds of a batch are. */
-static enum status make_documents(struct attention_rig *r)
+/* Two documents, or the rectangle of a part. */
+static void set_bounds(const struct attention_rig *r, int i)
 {
-    TRY(arena_init(&r->shared, 2 * T * sizeof *r->start, queue_shared_allocator(&r->queue.base)));
-    r->start = arena_alloc(&r->shared, T, sizeof *r->start);
-    r->end = arena_alloc(&r->shared, T, sizeof *r->end);
-    for (int t = 0; t < T; t++) {
-        r->start[t] = t < FIRST_DOCUMENT ? 0 : FIRST_DOCUMENT;
-        r->end[t] = t < FIRST_DOCUMENT ? FIRST_DOCUMENT : T;
+    for (int n = 0; n < TOKENS; n++) {
+        int t = n % r->shape.T, begin = t < FIRST_DOCUMENT ? 0 : FIRST_DOCUMENT;
+        int end = t < FIRST_DOCUMENT ? FIRST_DOCUMENT : T;
+        if (r->num_parts > 1) begin = 0, end = rectangles[i].num_keys;
+        if (r->num_parts > 1 && t < rectangles[i].first_query) end = 0;
+        r->start[i][n] = begin, r->end[i][n] = end;
+    }
+}
+
+/* Bounds are in memory that the host reads, too, as those of a batch are. */
+static enum status make_bounds(struct attention_rig *r)
+{
+    size_t lists = 2 * (size_t)r->num_parts, bytes = TOKENS * sizeof(int32_t) + ARENA_ALIGN;
+    TRY(arena_init(&r->shared, lists * bytes, queue_shared_allocator(&r->queue.base)));
+    for (int i = 0; i < r->num_parts; i++) {
+        r->start[i] = arena_alloc(&r->shared, TOKENS, sizeof **r->start);
+        r->end[i] = arena_alloc(&r->shared, TOKENS, sizeof **r->end);
+        set_bounds(r, i);
     }
     return STATUS_OK;
 }
@@ -211,16 +277,16 @@ static enum status open_memory(const struct attention_library *l, struct attenti
     return STATUS_OK;
 }
 
-enum status GPU_NAME(attention_check)(const struct attention_library *l,
-                                      struct attention_masks masks, int head_size,
-                                      struct queue *queue)
+enum status GPU_NAME(attention_check)(const struct attention_library *l, struct attention_case what,
+                                      int head_size, struct queue *queue)
 {
     struct attention_rig r = {.queue = *(const struct gpu_queue *)queue,
-                              .shape = shape_of(masks, head_size)};
+                              .num_parts = what.parts ? MAX_PARTS : 1,
+                              .shape = shape_of(what, head_size)};
     enum status st = STATUS_OK;
     r.queue.base.scratch = (struct arena){.allocator = queue_device_allocator(queue)};
     r.queue.base.trace = NULL;
-    if (masks.documents) TRY_OUT(make_documents(&r));
+    if (what.documents || what.parts) TRY_OUT(make_bounds(&r));
     TRY_OUT(open_memory(l, &r));
     TRY_OUT(fill(&r, r.q, q_elements(&r), 0));
     TRY_OUT(fill(&r, r.k, kv_elements(&r), 1));

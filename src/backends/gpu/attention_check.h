@@ -5,26 +5,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "backends/gpu/runtime.h"
-#include "ops/attention.h"
+#include "backends/gpu/attention_part.h"
 
-/* As cudnn_attention_forward and _backward: *done is false where it does not compute a shape. */
-struct attention_library {
-    void *context;
-    enum status (*forward)(void *context, const struct attention *, const struct attention_fwd *,
-                           struct queue *, bool *done);
-    enum status (*backward)(void *context, const struct attention *, const struct attention_bwd *,
-                            struct queue *, bool *done);
-};
-
-/* Masks besides the causal one. */
-struct attention_masks {
+/* What is compared besides causal attention to all keys of a row. */
+struct attention_case {
     bool documents, window;
+    bool parts; /* without these: the library computes parts of the keys, too */
 };
 
 /* Forward of one causal row in bf16, with two heads of head_size elements, of two documents or with
- * a sliding window as `masks` says, and backward if the library computes that.  UNSUPPORTED: it has
- * no forward, or its results differ.  MEMORY: not enough device memory. */
-enum status GPU_NAME(attention_check)(const struct attention_library *l,
-                                      struct attention_masks masks, int head_size,
-                                      struct queue *queue);
+ * a sliding window as `what` says, and backward if the library computes that.  Parts: of two rows
+ * the three rectangles that ring attention has, one after the other.  UNSUPPORTED: it has no
+ * forward, or its results differ.  MEMORY: not enough device memory. */
+enum status GPU_NAME(attention_check)(const struct attention_library *l, struct attention_case what,
+                                      int head_size, struct queue *queue);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/vendor/cudnn_attention.h"
 
+#include "backends/gpu/attention_part.h"
 #include "backends/gpu/queue.h"
 #include "backends/gpu/runtime.h"
 #include "backends/gpu/varlen.h"
@@ -22,6 +23,7 @@ struct cudnn_attention {
     bool has_too_many;                  /* documents, which has been logged */
     int head_size;                      /* of checks */
     bool has_checked[2][2];             /* masks [with documents][with a window] */
+    bool has_checked_parts;
 };
 
 static enum status check_version(void)
@@ -134,12 +136,12 @@ static enum status check_backward(void *c, const struct attention *a,
     return STATUS_OK;
 }
 
-static enum status compare_with_own_kernels(struct cudnn_attention *c, struct attention_masks masks,
+static enum status compare_with_own_kernels(struct cudnn_attention *c, struct attention_case what,
                                             struct queue *queue)
 {
     struct attention_library library = {c, check_forward, check_backward};
     c->plans.is_quiet = true;
-    enum status st = gpu_attention_check(&library, masks, c->head_size, queue);
+    enum status st = gpu_attention_check(&library, what, c->head_size, queue);
     c->plans.is_quiet = false;
     if (st) status_prefix(st, "cuDNN %zu fails a self-test", c->plans.version);
     return st;
@@ -154,7 +156,7 @@ static bool lacks_forward(const struct cudnn_attention *c)
 
 enum status cudnn_attention_check(struct cudnn_attention *c, int head_size, struct queue *queue)
 {
-    const struct attention_masks none = {0};
+    const struct attention_case none = {0};
     bool can_have_plans = cudnn_attention_plans_has_head_size(head_size);
     c->head_size = can_have_plans ? head_size : ANY_HEAD_SIZE;
     c->has_checked[false][false] = true;
@@ -164,23 +166,29 @@ enum status cudnn_attention_check(struct cudnn_attention *c, int head_size, stru
     return compare_with_own_kernels(c, none, queue);
 }
 
-enum status cudnn_attention_check_masks(struct cudnn_attention *c, struct attention_masks masks,
-                                        struct queue *queue)
+static const char *name_of(struct attention_case what)
 {
-    bool *has_checked = &c->has_checked[masks.documents][masks.window];
-    if (*has_checked || (masks.documents && !cudnn_attention_plans_has_varlen(&c->plans)))
-        return STATUS_OK;
+    if (what.parts) return "ring parts";
+    if (!what.window) return "documents";
+    return what.documents ? "documents and a sliding window" : "a sliding window";
+}
+
+enum status cudnn_attention_check_case(struct cudnn_attention *c, struct attention_case what,
+                                       struct queue *queue)
+{
+    struct cudnn_attention_plans *p = &c->plans;
+    bool *has_checked =
+        what.parts ? &c->has_checked_parts : &c->has_checked[what.documents][what.window];
+    bool *rejects = what.parts ? &p->rejects_parts : &p->rejects[what.documents][what.window];
+    if (*has_checked || (what.documents && !cudnn_attention_plans_has_varlen(p))) return STATUS_OK;
     *has_checked = true;
-    enum status st = compare_with_own_kernels(c, masks, queue);
+    enum status st = compare_with_own_kernels(c, what, queue);
     if (st && st != STATUS_UNSUPPORTED && st != STATUS_MEMORY) return st;
     if (st)
         log_line(LOG_WARN,
                  "attention with %s uses our own kernels, at about half of cuDNN's speed: %s",
-                 !masks.window     ? "documents"
-                 : masks.documents ? "documents and a sliding window"
-                                   : "a sliding window",
-                 status_message());
-    c->plans.rejects[masks.documents][masks.window] = st != STATUS_OK;
+                 name_of(what), status_message());
+    *rejects = st != STATUS_OK;
     return STATUS_OK;
 }
 
@@ -324,6 +332,11 @@ static struct varlen_shape varlen_shape_of(const struct attention *a)
     return (struct varlen_shape){a->B, a->T, a->H};
 }
 
+static const void *advance(const void *x, size_t elements)
+{
+    return (const char *)x + elements * dtype_bytes(BF16);
+}
+
 static enum status run_forward(struct sdpa_call *call, const struct attention_fwd *io,
                                const struct varlen *v)
 {
@@ -331,7 +344,8 @@ static enum status run_forward(struct sdpa_call *call, const struct attention_fw
     float *lse_NH = p->key.varlen ? alloc_lse(call) : NULL;
     if (p->key.varlen) TRY(bind_offsets(call, v));
     if (call->queue->sizing) return STATUS_OK;
-    bind_tensor(call, ATTENTION_Q, io->q_BTHK);
+    size_t first_query = (size_t)p->key.shape.rectangle.first_query;
+    bind_tensor(call, ATTENTION_Q, advance(io->q_BTHK, first_query * p->key.shape.q_stride));
     bind_tensor(call, ATTENTION_K, io->k_BSGK);
     bind_tensor(call, ATTENTION_V, io->v_BSGK);
     bind_tensor(call, ATTENTION_OUT, io->out_BTHK);
@@ -342,9 +356,10 @@ static enum status run_forward(struct sdpa_call *call, const struct attention_fw
     return STATUS_OK;
 }
 
-enum status cudnn_attention_forward(struct cudnn_attention *c, const struct attention *a,
-                                    const struct attention_fwd *io, struct queue *queue, bool *done)
+static enum status forward(void *context, const struct attention *a, const struct attention_fwd *io,
+                           struct queue *queue, bool *done)
 {
+    struct cudnn_attention *c = context;
     const void *const buffers[] = {io->q_BTHK, io->k_BSGK, io->v_BSGK, io->out_BTHK, io->lse_BHT};
     const int32_t *const bounds[2] = {io->start_BT, io->end_BT};
     struct sdpa_key key = {*a, .varlen = io->start_BT, .backward = false};
@@ -364,28 +379,28 @@ enum status cudnn_attention_forward(struct cudnn_attention *c, const struct atte
     return STATUS_OK;
 }
 
-static const void *advance(const void *x, size_t elements)
-{
-    return (const char *)x + elements * dtype_bytes(BF16);
-}
-
 /* Binds the tensors of a call that starts at row b and key/value head g. */
 static void bind_part(struct sdpa_call *call, const struct attention_bwd *io, size_t b, size_t g,
                       const float *lse)
 {
     const struct attention *a = &call->p->key.shape;
-    size_t T = (size_t)a->T, K = (size_t)a->K, h = g * (size_t)(a->H / a->G);
-    size_t q = b * T * a->q_stride + h * K, kv = b * T * a->kv_stride + g * K;
-    size_t out = (b * T * (size_t)a->H + h) * K;
+    const struct cudnn_attention_graph *graph = &call->p->graph;
+    size_t T = (size_t)graph->T, S = (size_t)graph->S, K = (size_t)a->K;
+    size_t h = g * (size_t)(a->H / a->G),
+           query = b * (size_t)a->T + (size_t)a->rectangle.first_query;
+    size_t q = query * a->q_stride + h * K, kv = b * (size_t)a->S * a->kv_stride + g * K;
+    size_t out = (query * (size_t)a->H + h) * K;
+    size_t dq = b * T * (size_t)graph->dq_stride + h * K;
+    size_t dkv = b * S * (size_t)graph->dkv_stride + g * K;
     bind_tensor(call, ATTENTION_Q, advance(io->q_BTHK, q));
     bind_tensor(call, ATTENTION_K, advance(io->k_BSGK, kv));
     bind_tensor(call, ATTENTION_V, advance(io->v_BSGK, kv));
     bind_tensor(call, ATTENTION_OUT, advance(io->out_BTHK, out));
     bind_tensor(call, ATTENTION_DOUT, advance(io->dout_BTHK, out));
     bind_tensor(call, ATTENTION_LSE, lse + (b * (size_t)a->H + h) * T);
-    bind_tensor(call, ATTENTION_DQ, advance(io->dq_BTHK, q));
-    bind_tensor(call, ATTENTION_DK, advance(io->dk_BSGK, kv));
-    bind_tensor(call, ATTENTION_DV, advance(io->dv_BSGK, kv));
+    bind_tensor(call, ATTENTION_DQ, advance(io->dq_BTHK, dq));
+    bind_tensor(call, ATTENTION_DK, advance(io->dk_BSGK, dkv));
+    bind_tensor(call, ATTENTION_DV, advance(io->dv_BSGK, dkv));
 }
 
 static enum status run_varlen_backward(struct sdpa_call *call, const struct attention_bwd *io,
@@ -416,10 +431,10 @@ static enum status run_backward(struct sdpa_call *call, const struct attention_b
     return STATUS_OK;
 }
 
-enum status cudnn_attention_backward(struct cudnn_attention *c, const struct attention *a,
-                                     const struct attention_bwd *io, struct queue *queue,
-                                     bool *done)
+static enum status backward(void *context, const struct attention *a,
+                            const struct attention_bwd *io, struct queue *queue, bool *done)
 {
+    struct cudnn_attention *c = context;
     const void *const buffers[] = {io->q_BTHK,   io->k_BSGK,    io->v_BSGK,
                                    io->out_BTHK, io->dout_BTHK, io->dq_BTHK,
                                    io->dk_BSGK,  io->dv_BSGK,   io->lse_BHT};
@@ -442,4 +457,23 @@ enum status cudnn_attention_backward(struct cudnn_attention *c, const struct att
     arena_reset(&queue->scratch, mark);
     *done = true;
     return STATUS_OK;
+}
+
+/* --- parts of the keys ----------------------------------------------------------------------- */
+
+enum status cudnn_attention_forward(struct cudnn_attention *c, const struct attention *a,
+                                    const struct attention_fwd *io, struct queue *queue, bool *done)
+{
+    struct attention_library library = {c, forward, backward};
+    if (a->keys == ALL_KEYS) return forward(c, a, io, queue, done);
+    return gpu_attention_part_forward(&library, a, io, queue, done);
+}
+
+enum status cudnn_attention_backward(struct cudnn_attention *c, const struct attention *a,
+                                     const struct attention_bwd *io, struct queue *queue,
+                                     bool *done)
+{
+    struct attention_library library = {c, forward, backward};
+    if (a->keys == ALL_KEYS) return backward(c, a, io, queue, done);
+    return gpu_attention_part_backward(&library, a, io, queue, done);
 }

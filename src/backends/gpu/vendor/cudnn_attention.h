@@ -1,14 +1,15 @@
 /* cudnn_attention.h -- attention by cuDNN, for shapes that have an engine with the required
  * determinism and bounded memory.
  *
- * Shapes   bf16, all keys in one call (no ring parts), as many keys as queries; T a multiple of
- *          CUDNN_ATTENTION_TILE (cudnn_attention_plans.h), K a multiple of 8 up to 256.  A document
- *          mask must be contiguous documents, at most VARLEN_MAX_SEQUENCES, on a GPU of compute
- *          capability 9.x to 11.x.
+ * Shapes   bf16, as many keys as queries; T a multiple of CUDNN_ATTENTION_TILE
+ *          (cudnn_attention_plans.h), K a multiple of 8 up to 256.  A document mask must be
+ *          contiguous documents, at most VARLEN_MAX_SEQUENCES, on a GPU of compute capability 9.x
+ *          to 11.x.  Parts of the keys need a rectangle (attention_part.h), whose queries and keys
+ *          are multiples of CUDNN_ATTENTION_TILE, too.
  * Memory   The plan's workspace and our own buffers come from the queue's scratch.  Forward needs
  *          almost none.  That of a deterministic backward is at most the limit: a call covers as
  *          many rows or key/value heads as fit, and a shape of which not even one head fits has no
- *          plan.  Except on Blackwell it holds dS, T x T bf16 per head; there, dk and dv of every
+ *          plan.  Except on Blackwell it holds dS, T x S bf16 per head; there, dk and dv of every
  *          query head in f32 (with documents in our own buffers, which then count).
  * Order    Sizing passes build the plans, which takes about half a second each; later calls only
  *          look them up. */
@@ -43,11 +44,10 @@ void cudnn_attention_limit(struct cudnn_attention *c, size_t max_bytes);
  * that size, or it is 0.  UNSUPPORTED: cuDNN compiles no graph, for example because it does not
  * find NVRTC, or the results differ. */
 enum status cudnn_attention_check(struct cudnn_attention *c, int head_size, struct queue *queue);
-/* The first time compares attention with these masks, too, if cuDNN has them for this device; if
- * that fails, logs a warning and leaves it to our own kernels from then on.
- * DEVICE: the device fails. */
-enum status cudnn_attention_check_masks(struct cudnn_attention *c, struct attention_masks masks,
-                                        struct queue *queue);
+/* The first time compares such attention, too, if cuDNN has it for this device; if that fails,
+ * logs a warning and leaves it to our own kernels from then on.  DEVICE: the device fails. */
+enum status cudnn_attention_check_case(struct cudnn_attention *c, struct attention_case what,
+                                       struct queue *queue);
 
 /* *done: whether cuDNN computes it.  During a sizing pass: builds the plan and reserves scratch;
  * bounds that are not NULL announce a document mask. */

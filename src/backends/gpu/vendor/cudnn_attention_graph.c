@@ -12,7 +12,7 @@ struct sdpa_layout {
 struct sdpa_builder {
     const struct cudnn_attention_graph *a;
     struct cudnn_graph *g;
-    struct sdpa_layout q, kv, kv_transposed, out, lse;
+    struct sdpa_layout q, kv, kv_transposed, out, lse, dq, dkv;
     struct cudnn_dims scores, row_stats; /* row_stats: one value per query */
     cudnn_tensor lengths;                /* NULL: not varlen */
     cudnn_tensor scale, mask_value;
@@ -49,15 +49,19 @@ static cudnn_tensor list(const struct sdpa_builder *b, enum attention_tensor id,
 static void open_builder(struct sdpa_builder *b, const struct cudnn_attention_graph *a,
                          struct cudnn_graph *g)
 {
-    int64_t B = a->B, T = a->T, H = a->H, G = a->G, K = a->K;
+    int64_t B = a->B, T = a->T, S = a->S, H = a->H, G = a->G, K = a->K;
     int64_t q = a->q_stride, kv = a->kv_stride, out = a->out_stride;
+    int64_t dq = a->dq_stride, dkv = a->dkv_stride;
+    int64_t q_row = a->row_queries * q, kv_row = a->row_keys * kv, out_row = a->row_out * out;
     *b = (struct sdpa_builder){.a = a, .g = g};
-    b->scores = (struct cudnn_dims){{B, H, T, T}};
+    b->scores = (struct cudnn_dims){{B, H, T, S}};
     b->row_stats = (struct cudnn_dims){{B, H, T, 1}};
-    b->q = (struct sdpa_layout){{{B, H, T, K}}, {{T * q, K, q, 1}}, NULL};
-    b->kv = (struct sdpa_layout){{{B, G, T, K}}, {{T * kv, K, kv, 1}}, NULL};
-    b->kv_transposed = (struct sdpa_layout){{{B, G, K, T}}, {{T * kv, K, 1, kv}}, NULL};
-    b->out = (struct sdpa_layout){{{B, H, T, K}}, {{T * out, K, out, 1}}, NULL};
+    b->q = (struct sdpa_layout){{{B, H, T, K}}, {{q_row, K, q, 1}}, NULL};
+    b->kv = (struct sdpa_layout){{{B, G, S, K}}, {{kv_row, K, kv, 1}}, NULL};
+    b->kv_transposed = (struct sdpa_layout){{{B, G, K, S}}, {{kv_row, K, 1, kv}}, NULL};
+    b->out = (struct sdpa_layout){{{B, H, T, K}}, {{out_row, K, out, 1}}, NULL};
+    b->dq = (struct sdpa_layout){b->q.dims, {{T * dq, K, dq, 1}}, NULL};
+    b->dkv = (struct sdpa_layout){b->kv.dims, {{S * dkv, K, dkv, 1}}, NULL};
     b->lse = (struct sdpa_layout){b->row_stats, {{a->total_heads * T, T, 1, 1}}, NULL};
     if (a->varlen) {
         b->lse.strides = (struct cudnn_dims){{T * H, 1, H, 1}};
@@ -65,6 +69,7 @@ static void open_builder(struct sdpa_builder *b, const struct cudnn_attention_gr
         b->q.offsets = list(b, ATTENTION_Q_OFFSETS, GRAPH_I64, a->B + 1);
         b->kv.offsets = list(b, ATTENTION_KV_OFFSETS, GRAPH_I64, a->B + 1);
         b->kv_transposed.offsets = b->kv.offsets;
+        b->dq.offsets = b->q.offsets, b->dkv.offsets = b->kv.offsets;
         b->out.offsets = list(b, ATTENTION_OUT_OFFSETS, GRAPH_I64, a->B + 1);
         b->lse.offsets = list(b, ATTENTION_LSE_OFFSETS, GRAPH_I64, a->B + 1);
     }
@@ -183,11 +188,11 @@ static void build_forward(const struct sdpa_builder *b)
                        (struct cudnn_lengths){.m = b->lengths, .k = b->lengths});
 }
 
-/* x [.., T, T] as its transpose, in bf16. */
+/* x [.., T, S] as its transpose, in bf16. */
 static cudnn_tensor transpose(const struct sdpa_builder *b, cudnn_tensor x)
 {
-    int64_t H = b->a->H, T = b->a->T;
-    struct sdpa_layout layout = {b->scores, {{H * T * T, T * T, 1, T}}, NULL};
+    int64_t B = b->a->B, H = b->a->H, T = b->a->T, S = b->a->S;
+    struct sdpa_layout layout = {{{B, H, S, T}}, {{H * T * S, T * S, 1, S}}, NULL};
     cudnn_tensor y = tensor(b, ATTENTION_NONE, GRAPH_BF16, &layout);
     cudnn_graph_reshape(b->g, x, y);
     return y;
@@ -199,16 +204,17 @@ static void build_kv_gradient(const struct sdpa_builder *b, cudnn_tensor weights
 {
     const struct cudnn_attention_graph *a = b->a;
     struct cudnn_lengths lengths = {.m = b->lengths, .k = b->lengths};
-    cudnn_tensor sum = tensor(b, result, GRAPH_BF16, &b->kv);
+    cudnn_tensor sum = tensor(b, result, GRAPH_BF16, &b->dkv);
     if (a->H == a->G) {
         cudnn_graph_matmul(b->g, weights, rows, sum, lengths);
         return;
     }
-    int64_t heads_per_group = a->H / a->G, row = a->kv_stride * heads_per_group;
+    int64_t heads_per_group = a->H / a->G, row = a->dkv_stride * heads_per_group;
+    struct cudnn_dims all_heads = {{a->B, a->H, a->S, a->K}};
     /* cuDNN multiplies the ragged offsets of a tensor with all query heads by H / G. */
-    struct sdpa_layout layout = {b->q.dims, {{a->T * row, a->K, row, 1}}, b->kv.offsets};
+    struct sdpa_layout layout = {all_heads, {{a->S * row, a->K, row, 1}}, b->dkv.offsets};
     cudnn_tensor per_head = a->varlen ? tensor(b, full, GRAPH_BF16, &layout)
-                                      : cudnn_graph_virtual(b->g, GRAPH_BF16, b->q.dims);
+                                      : cudnn_graph_virtual(b->g, GRAPH_BF16, all_heads);
     cudnn_graph_matmul(b->g, weights, rows, per_head, lengths);
     cudnn_graph_reduce_sum(b->g, per_head, sum);
 }
@@ -236,13 +242,13 @@ static void build_dq(const struct sdpa_builder *b, cudnn_tensor ds, cudnn_tensor
     struct cudnn_lengths lengths = {.m = b->lengths, .k = b->lengths};
     cudnn_tensor rows = tensor(b, ATTENTION_NONE, GRAPH_BF16, &b->kv);
     cudnn_graph_reshape(b->g, k, rows);
-    cudnn_tensor dq = tensor(b, ATTENTION_DQ, GRAPH_BF16, &b->q);
+    cudnn_tensor dq = tensor(b, ATTENTION_DQ, GRAPH_BF16, &b->dq);
     if (a->deterministic) {
         cudnn_graph_matmul(b->g, ds, rows, dq, lengths);
         return;
     }
     int64_t H = a->H, T = a->T, K = a->K;
-    struct sdpa_layout layout = b->q;
+    struct sdpa_layout layout = b->dq;
     if (!a->varlen) layout.strides = (struct cudnn_dims){{H * T * K, T * K, K, 1}};
     cudnn_tensor sum = tensor(b, ATTENTION_DQ_ACCUM, GRAPH_F32, &layout);
     cudnn_graph_matmul(b->g, ds, rows, sum, lengths);
@@ -316,10 +322,10 @@ size_t cudnn_attention_graph_scratch(const struct cudnn_attention_graph *a,
     if (!a->backward) return 0;
     if (which == ATTENTION_DELTA) return tokens * H * sizeof(float);
     if (which == ATTENTION_DQ_ACCUM && !a->deterministic)
-        return tokens * (a->varlen ? (size_t)a->q_stride : H * (size_t)a->K) * sizeof(float);
+        return tokens * (a->varlen ? (size_t)a->dq_stride : H * (size_t)a->K) * sizeof(float);
     /* As cuDNN's front end: four bytes for each of these bf16 elements. */
     if ((which == ATTENTION_DK_FULL || which == ATTENTION_DV_FULL) && a->varlen &&
         heads_per_group > 1)
-        return tokens * (size_t)a->kv_stride * heads_per_group * sizeof(float);
+        return tokens * (size_t)a->dkv_stride * heads_per_group * sizeof(float);
     return 0;
 }

@@ -1,11 +1,13 @@
 /* cudnn_attention_graph.h -- scaled dot-product attention, forward and backward, as a cuDNN
  * operation graph: the pattern that cuDNN's own front end builds and its engines recognize.
  *
- * Axes     B rows of T tokens (varlen: B sequences of at most T each), H query heads, G key/value
- *          heads, K head size; as many keys as queries.
- * Memory   q, k, v and their gradients have q_stride and kv_stride elements per token, out and its
- *          gradient out_stride.  lse is f32, [B, total_heads, T], of which the graph covers H
- *          heads; with varlen, [token, H].
+ * Axes     B rows of T queries and S keys (varlen: B sequences of at most T == S each), H query
+ *          heads, G key/value heads, K head size.
+ * Memory   q, k, v have q_stride and kv_stride elements per token, out and its gradient out_stride,
+ *          and the rows of q, of k and v, and of out and its gradient have row_queries, row_keys
+ *          and row_out tokens, of which the graph covers T or S.  Gradients of q, k, v have
+ *          dq_stride and dkv_stride elements per token, and T or S tokens per row.  lse is f32,
+ *          [B, total_heads, T], of which the graph covers H heads; with varlen, [token, H].
  * Order    Deterministic: dq is a matmul of dS, which most engines store (T x T per head).
  *          Otherwise thread blocks add to dq atomically. */
 // SPDX-License-Identifier: Apache-2.0
@@ -14,10 +16,11 @@
 #include "backends/gpu/vendor/cudnn_graph.h"
 
 struct cudnn_attention_graph {
-    int B, T, H, G, K;
-    int64_t q_stride, kv_stride, out_stride;
+    int B, T, S, H, G, K;
+    int64_t q_stride, kv_stride, out_stride, dq_stride, dkv_stride;
+    int row_queries, row_keys, row_out;
     int total_heads;
-    bool causal;
+    bool causal; /* T == S */
     int window;  /* causal: keys that a query attends to, its own included; 0: all */
     bool varlen; /* ragged: rows are packed sequences of any length */
     bool backward, deterministic;

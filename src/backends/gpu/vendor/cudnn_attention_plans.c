@@ -45,10 +45,18 @@ bool cudnn_attention_plans_has_head_size(int head_size)
     return head_size > 0 && head_size % 8 == 0 && head_size <= 256;
 }
 
+static int queries_of(const struct attention *a) { return a->T - a->rectangle.first_query; }
+
+static int keys_of(const struct attention *a)
+{
+    return a->rectangle.num_keys ? a->rectangle.num_keys : a->S;
+}
+
 static bool supports_shape(const struct attention *a)
 {
     if (a->keys != ALL_KEYS || a->dtype != BF16 || a->S != a->T) return false;
-    if (a->T % CUDNN_ATTENTION_TILE || !cudnn_attention_plans_has_head_size(a->K)) return false;
+    if (queries_of(a) % CUDNN_ATTENTION_TILE || keys_of(a) % CUDNN_ATTENTION_TILE) return false;
+    if (!cudnn_attention_plans_has_head_size(a->K)) return false;
     return a->q_stride % 8 == 0 && a->kv_stride % 8 == 0; /* rows are aligned to 16 bytes */
 }
 
@@ -73,6 +81,7 @@ static bool is_supported(const struct cudnn_attention_plans *c, const struct sdp
 {
     if (!supports_shape(&key->shape) || !supports_gpu(c, key->backward)) return false;
     if (key->varlen && !cudnn_attention_plans_has_varlen(c)) return false;
+    if (key->shape.rectangle.num_keys) return !c->rejects_parts;
     return !c->rejects[key->varlen][key->shape.window > 0];
 }
 
@@ -81,19 +90,29 @@ static struct cudnn_attention_graph graph_of(const struct cudnn_attention_plans 
 {
     const struct attention *a = &key->shape;
     struct cudnn_attention_graph g = {.B = a->B,
-                                      .T = a->T,
+                                      .T = queries_of(a),
+                                      .S = keys_of(a),
                                       .H = a->H,
                                       .G = a->G,
                                       .K = a->K,
                                       .q_stride = (int64_t)a->q_stride,
                                       .kv_stride = (int64_t)a->kv_stride,
                                       .out_stride = (int64_t)a->H * a->K,
+                                      .dq_stride = (int64_t)a->q_stride,
+                                      .dkv_stride = (int64_t)a->kv_stride,
+                                      .row_queries = a->T,
+                                      .row_keys = a->S,
+                                      .row_out = a->T,
                                       .total_heads = a->H,
                                       .causal = a->causal,
                                       .window = a->window,
                                       .varlen = key->varlen,
                                       .backward = key->backward,
                                       .deterministic = c->deterministic};
+    if (a->rectangle.num_keys) { /* its own results are dense (attention_part.h) */
+        g.dq_stride = (int64_t)a->H * a->K, g.dkv_stride = (int64_t)a->G * a->K;
+        if (!key->backward) g.row_out = g.T;
+    }
     if (!key->varlen) return g;
     size_t max = (size_t)a->B * (size_t)a->T / TOKENS_PER_SEQUENCE + (size_t)a->B;
     g.B = max < VARLEN_MAX_SEQUENCES ? (int)max : VARLEN_MAX_SEQUENCES;
@@ -110,8 +129,8 @@ static size_t row_heads(const struct cudnn_attention_graph *g)
 /* Workspace for a head of a row: dS; with fewer key/value heads, its dk and dv, too. */
 static size_t stored_bytes(const struct cudnn_attention_graph *g)
 {
-    size_t T = (size_t)g->T, bytes = T * T * sizeof(bf16);
-    if (g->H > g->G) bytes += 2 * T * (size_t)g->K * sizeof(bf16);
+    size_t T = (size_t)g->T, S = (size_t)g->S, bytes = T * S * sizeof(bf16);
+    if (g->H > g->G) bytes += 2 * S * (size_t)g->K * sizeof(bf16);
     return bytes;
 }
 
@@ -198,19 +217,24 @@ static enum status build_proposed(const struct cudnn_attention_plans *c, struct 
 
 static void log_plan(const struct sdpa_plan *p, size_t max_bytes)
 {
+    const struct cudnn_attention_graph *g = &p->graph;
     const char *pass = p->key.backward ? "backward" : "forward";
+    struct text sizes = {0};
+    text_addf(&sizes, "T=%d, ", g->T);
+    if (p->key.shape.rectangle.num_keys) text_addf(&sizes, "%d keys of a ring part, ", g->S);
+    text_addf(&sizes, "K=%d", g->K);
     if (!p->plan.plan)
-        log_line(LOG_INFO,
-                 "attention %s, T=%d, K=%d: our own kernel; cuDNN has no%s engine within %s", pass,
-                 p->key.shape.T, p->key.shape.K, p->graph.deterministic ? " deterministic" : "",
+        log_line(LOG_INFO, "attention %s, %s: our own kernel; cuDNN has no%s engine within %s",
+                 pass, sizes.data, g->deterministic ? " deterministic" : "",
                  byte_size_format((double)max_bytes).text);
     else
         log_line(LOG_INFO,
-                 "attention %s, T=%d, K=%d: cuDNN engine %d, %s%d %s and %d key/value heads per "
-                 "call, workspace %s",
-                 pass, p->key.shape.T, p->key.shape.K, p->plan.engine,
-                 p->key.varlen ? "at most " : "", p->graph.B, p->key.varlen ? "documents" : "rows",
-                 p->graph.G, byte_size_format((double)p->plan.workspace).text);
+                 "attention %s, %s: cuDNN engine %d, %s%d %s and %d key/value heads per call, "
+                 "workspace %s",
+                 pass, sizes.data, p->plan.engine, p->key.varlen ? "at most " : "", g->B,
+                 p->key.varlen ? "documents" : "rows", g->G,
+                 byte_size_format((double)p->plan.workspace).text);
+    text_release(&sizes);
 }
 
 static void build_plan(const struct cudnn_attention_plans *c, struct sdpa_plan *p)
@@ -232,7 +256,8 @@ static bool is_same_key(const struct sdpa_key *x, const struct sdpa_key *y)
     return x->varlen == y->varlen && x->backward == y->backward && a->B == b->B && a->T == b->T &&
            a->H == b->H && a->G == b->G && a->K == b->K && a->q_stride == b->q_stride &&
            a->kv_stride == b->kv_stride && a->causal == b->causal && a->window == b->window &&
-           a->scale == b->scale;
+           a->scale == b->scale && a->rectangle.first_query == b->rectangle.first_query &&
+           a->rectangle.num_keys == b->rectangle.num_keys;
 }
 
 const struct sdpa_plan *cudnn_attention_plans_find(struct cudnn_attention_plans *c,
@@ -253,5 +278,5 @@ const struct sdpa_plan *cudnn_attention_plans_find(struct cudnn_attention_plans 
 size_t cudnn_attention_plans_tokens(const struct sdpa_plan *p)
 {
     size_t rows = (size_t)(p->key.varlen ? p->key.shape.B : p->graph.B);
-    return rows * (size_t)p->key.shape.T;
+    return rows * (size_t)p->graph.T;
 }

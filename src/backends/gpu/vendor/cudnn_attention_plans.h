@@ -11,7 +11,7 @@
 #include "backends/gpu/vendor/cudnn_attention_graph.h"
 #include "ops/attention.h"
 
-enum { CUDNN_ATTENTION_TILE = 128 }; /* T is a multiple of it */
+enum { CUDNN_ATTENTION_TILE = 128 }; /* queries and keys are multiples of it */
 
 /* What a plan is looked up by. */
 struct sdpa_key {
@@ -35,6 +35,7 @@ struct cudnn_attention_plans {
     size_t max_bytes;   /* of a deterministic backward */
     bool is_quiet;      /* log no plans */
     bool rejects[2][2]; /* have no plans for masks [with documents][with a window] */
+    bool rejects_parts; /* nor for rectangles */
     struct sdpa_plan *newest;
 };
 
@@ -49,5 +50,5 @@ bool cudnn_attention_plans_has_varlen(const struct cudnn_attention_plans *c);
 /* NULL: cuDNN does not compute it, or `builds` is false and no plan has been built. */
 const struct sdpa_plan *cudnn_attention_plans_find(struct cudnn_attention_plans *c,
                                                    const struct sdpa_key *key, bool builds);
-/* Tokens of all rows, or sequences, of one call. */
+/* Queries of all rows, or sequences, of one call. */
 size_t cudnn_attention_plans_tokens(const struct sdpa_plan *p);

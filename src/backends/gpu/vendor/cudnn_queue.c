@@ -31,15 +31,19 @@ static enum status open_on_queue(struct queue *queue, int head_size, struct cudn
     return STATUS_OK;
 }
 
-/* The first sizing pass with a document mask or a sliding window checks attention with these. */
+/* The first sizing pass with a document mask, a sliding window or parts of the keys checks such
+ * attention. */
 static enum status find_library(struct queue *queue, const struct attention *a,
                                 const int32_t *start_BT, struct cudnn_attention **out)
 {
     *out = NULL;
-    if (a->dtype != BF16) return STATUS_OK; /* opening and checking it would take a second */
+    bool is_part = a->keys != ALL_KEYS;
+    /* Opening and checking it would take a second. */
+    if (a->dtype != BF16 || (is_part && !a->rectangle.num_keys)) return STATUS_OK;
     TRY(open_on_queue(queue, a->K, out));
-    struct attention_masks masks = {.documents = start_BT, .window = a->window};
-    if (*out && queue->sizing) TRY(cudnn_attention_check_masks(*out, masks, queue));
+    struct attention_case what = {
+        .documents = !is_part && start_BT, .window = a->window, .parts = is_part};
+    if (*out && queue->sizing) TRY(cudnn_attention_check_case(*out, what, queue));
     return STATUS_OK;
 }
 
@@ -71,7 +75,8 @@ enum status GPU_NAME(vendor_attention_check)(struct queue *queue)
     TRY(open_checked(queue, 0, &c));
     enum status st = STATUS_OK;
     for (int i = 1; i < 4 && !st; i++)
-        st = cudnn_attention_check_masks(c, (struct attention_masks){i & 1, i & 2}, queue);
+        st = cudnn_attention_check_case(c, (struct attention_case){i & 1, i & 2, false}, queue);
+    if (!st) st = cudnn_attention_check_case(c, (struct attention_case){.parts = true}, queue);
     cudnn_attention_close(c);
     return st;
 }

@@ -86,7 +86,11 @@ TEST(cudnn_attention_rejects_unsupported_shapes)
     a = good, a.dtype = F32;
     check_unsupported(&a, "float32");
     a = good, a.keys = FIRST_KEYS;
-    check_unsupported(&a, "ring parts of the keys");
+    check_unsupported(&a, "ring parts with any bounds");
+    a = good, a.keys = FIRST_KEYS, a.causal = false, a.rectangle.num_keys = 192;
+    check_unsupported(&a, "a rectangle whose keys are not a multiple of 128");
+    a.rectangle.num_keys = 256, a.rectangle.first_query = 64;
+    check_unsupported(&a, "a rectangle whose queries are not a multiple of 128");
     a = shape(256, 4, 2, 36);
     check_unsupported(&a, "K is not a multiple of 8");
     a = shape(256, 4, 2, 264);
@@ -141,6 +145,61 @@ TEST(scratch_is_the_workspace_and_our_own_buffers)
     CHECK(w.scratch == 256 * 4 * 4 + 256 * 4 * 64 * 4); /* delta, and the dq accumulator */
     CHECK(scratch >= w.workspace + w.scratch &&
           scratch < w.workspace + w.scratch + 3 * ARENA_ALIGN);
+    cudnn_attention_close(c);
+}
+
+/* Of keys of the own rank, of one before, and of one after. */
+static struct attention part_of(int T, int part)
+{
+    enum { H = 32, G = 8, K = 128 };
+    struct attention a = shape(T, H, G, K);
+    a.kv_stride = 2 * G * K; /* as ring.c packs keys and values */
+    a.keys = MORE_KEYS, a.causal = part == 0;
+    a.rectangle.num_keys = part == 1 ? T / 2 : T;
+    a.rectangle.first_query = part == 2 ? T / 2 : 0;
+    return a;
+}
+
+TEST(ring_parts_have_plans_and_scratch_for_their_results)
+{
+    enum { T = 2048, H = 32, G = 8, K = 128 };
+    for (int part = 0; part < 3; part++)
+        for (int i = 0; i < 3; i++) {
+            struct cudnn_attention *c = open_h200(i == 2);
+            struct attention a = part_of(T, part);
+            struct cudnn_attention_plan w;
+            bool done, backward = i > 0;
+            size_t queries = T - (size_t)a.rectangle.first_query;
+            size_t keys = (size_t)a.rectangle.num_keys, results = queries * H * K * 2;
+            a.B = 2;
+            size_t scratch = size_pass(c, &a, backward, false, &done);
+            CHECK(done && cudnn_attention_plan(c, 0, &w) && w.found && w.rows == 2);
+            CHECK(w.shape.rectangle.num_keys == (int)keys && w.kv_heads == G);
+            if (backward) results += 2 * keys * G * K * 2;
+            if (!backward || a.rectangle.first_query) results += queries * H * 4;
+            results *= 2;
+            CHECK(scratch >= w.workspace + w.scratch + results);
+            CHECK(scratch < w.workspace + w.scratch + results + 8 * ARENA_ALIGN);
+            cudnn_attention_close(c);
+        }
+}
+
+/* Half of the keys or queries store half of dS. */
+TEST(deterministic_backward_of_ring_parts_keeps_to_the_limit)
+{
+    struct cudnn_attention *c = open_h200(true);
+    for (int part = 0; part < 3; part++) {
+        struct attention a = part_of(8192, part);
+        struct cudnn_attention_plan w;
+        bool done;
+        size_pass(c, &a, true, false, &done);
+        CHECK(done && cudnn_attention_plan(c, 0, &w));
+        CHECK(w.kv_heads == (part ? 8 : 4) && w.workspace <= CUDNN_ATTENTION_MAX_BYTES);
+        a = part_of(65536, part);
+        CHECK(!size_pass(c, &a, true, false, &done) && !done);
+        size_pass(c, &a, false, false, &done);
+        CHECK(done);
+    }
     cudnn_attention_close(c);
 }
 

@@ -8,12 +8,18 @@ static struct cudnn_attention_graph small(bool backward)
 {
     return (struct cudnn_attention_graph){.B = 2,
                                           .T = 128,
+                                          .S = 128,
                                           .H = 4,
                                           .G = 2,
                                           .K = 64,
                                           .q_stride = 8 * 64,
                                           .kv_stride = 8 * 64,
                                           .out_stride = 4 * 64,
+                                          .dq_stride = 8 * 64,
+                                          .dkv_stride = 8 * 64,
+                                          .row_queries = 128,
+                                          .row_keys = 128,
+                                          .row_out = 128,
                                           .total_heads = 4,
                                           .causal = true,
                                           .backward = backward};
@@ -57,7 +63,7 @@ TEST(multi_head_attention_without_gqa_has_plans)
 {
     for (int backward = 0; backward < 2; backward++) {
         struct cudnn_attention_graph a = small(backward);
-        a.G = a.H, a.q_stride = a.kv_stride = 12 * 64;
+        a.G = a.H, a.q_stride = a.kv_stride = a.dq_stride = a.dkv_stride = 12 * 64;
         check_has_plan(&a);
     }
 }

@@ -184,3 +184,38 @@ TEST(sliding_windows_have_plans_of_their_own)
         close_plans(&c);
     }
 }
+
+/* Of the own rank, of one before, of one after, and without a causal mask. */
+TEST(rectangles_of_ring_parts_have_plans)
+{
+    static const struct {
+        int capability, K;
+        bool deterministic, backward;
+    } rows[] = {{90, 64, false, false}, {90, 64, true, true},  {90, 128, false, true},
+                {90, 128, true, true},  {80, 128, true, true}, {100, 128, true, true},
+                {100, 128, false, true}};
+    enum { T = 1024 };
+    skip_before_cudnn_9_18_1();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct cudnn_attention_plans c =
+            open_plans(rows[i].capability, rows[i].deterministic, (size_t)1 << 30);
+        for (int part = 0; part < 4; part++) {
+            struct sdpa_key key = key_of(2, T, rows[i].backward);
+            key.shape.K = rows[i].K, key.shape.causal = part == 0;
+            key.shape.rectangle.num_keys = part == 1 ? T / 2 : T;
+            key.shape.rectangle.first_query = part == 2 ? T / 2 : 0;
+            const struct sdpa_plan *p = cudnn_attention_plans_find(&c, &key, true);
+            if (!p) print_error("row %zu, part %d: no plan\n", i, part);
+            CHECK(p && p->graph.T == (part == 2 ? T / 2 : T) &&
+                  p->graph.S == (part == 1 ? T / 2 : T));
+            CHECK(cudnn_attention_plans_tokens(p) == (size_t)p->graph.B * (size_t)p->graph.T);
+            key.shape.rectangle.num_keys -= 128;
+            CHECK(cudnn_attention_plans_find(&c, &key, false) == NULL);
+            key.shape.rectangle.num_keys += 128;
+            c.rejects_parts = true;
+            CHECK(!cudnn_attention_plans_find(&c, &key, true));
+            c.rejects_parts = false;
+        }
+        close_plans(&c);
+    }
+}
