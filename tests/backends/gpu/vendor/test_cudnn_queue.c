@@ -17,14 +17,21 @@ TEST(a_queue_opens_cudnn_in_a_sizing_pass_only)
     GPU_NAME(vendor_attention_close)(&q.base);
 }
 
-TEST(attention_in_float32_does_not_open_cudnn)
+static void check_does_not_open(const struct attention *a)
 {
     struct gpu_queue q = {.base = {.sizing = true}};
-    struct attention a = {.B = 1, .T = 128, .S = 128, .H = 1, .G = 1, .K = 64, .dtype = F32};
     bool done = true;
-    CHECK_STATUS(
-        OK, GPU_NAME(vendor_attention_forward)(&a, &(struct attention_fwd){0}, &q.base, &done));
+    CHECK_STATUS(OK,
+                 GPU_NAME(vendor_attention_forward)(a, &(struct attention_fwd){0}, &q.base, &done));
     CHECK(!done && !q.attention_opened && !q.attention);
+}
+
+TEST(attention_in_float32_or_in_parts_with_any_bounds_does_not_open_cudnn)
+{
+    struct attention a = {.B = 1, .T = 128, .S = 128, .H = 1, .G = 1, .K = 64, .dtype = F32};
+    check_does_not_open(&a);
+    a.dtype = BF16, a.keys = FIRST_KEYS;
+    check_does_not_open(&a);
 }
 
 TEST(cudnn_is_listed_with_its_version)
