@@ -358,11 +358,11 @@ enum status comm_agree(const struct comm *c, enum status mine)
     if (st) return mine ? mine : st;
     if (!code) return STATUS_OK;
     int first = c->size - (int)(code / STATUS_COUNT);
-    enum status theirs = (enum status)(code % STATUS_COUNT), result = mine ? mine : theirs;
+    st = (enum status)(code % STATUS_COUNT);
     if (first != c->rank)
-        status_fail(result, __FILE__, __LINE__, "rank %d failed: %s", first, status_text(theirs));
+        status_fail(st, __FILE__, __LINE__, "rank %d failed: %s", first, status_text(st));
     if (c->size > 1) status_mark_shared();
-    return result;
+    return st;
 }
 
 bool comm_failed_elsewhere(void)
