@@ -187,6 +187,8 @@ enum status run_setup_close(struct training_run *r, enum status st)
         if (first.status) st = status_restore(&first);
         st = rollback_advise(r->checkpoint_folder, st);
     }
+    /* Rank 0 may have waited for copies, and NCCL closes the trainer's groups only together. */
+    if (!st && r->trainer_is_open) st = comm_agree(training_run_world(r), STATUS_OK);
     bool is_complete = !st && r->trainer_is_open && r->end == r->whole->training.steps;
     if (is_complete && r->report->has_begun) run_report_end(r->report, r, true);
     liveness_close(&r->liveness);
