@@ -4,8 +4,7 @@
  * Memory   The caller owns every buffer; outputs do not overlap inputs.
  * Order    Accumulators are f32 and are rounded once.  With `accumulate` the old output, or add_NF
  *          in forward, is added in f32 before rounding: so a residual connection is
- *          y = add + x w^T.  With `allow_tf32` a backend may round f32 operands to TF32, which
- *          keeps 10 bits of the mantissa, for NVIDIA's tensor cores.
+ *          y = add + x w^T.
  * FP8      x, w and dy may be results of `quantize` (float8.h), dy in E5M2 and the others in E4M3,
  *          for any dtype of the output.  The accumulators are then multiplied in f32 by both
  *          inverse scales, before the rest of the epilogue.
@@ -26,7 +25,6 @@ struct linear {
     bool accumulate;         /* add to the output instead of replacing it */
     bool float8;             /* operands are quantized, and have scales */
     bool x_packed, y_packed; /* x and dx, y and dy are packed (ops.h) */
-    bool allow_tf32;         /* f32 operands may be rounded to TF32 */
 };
 /* The dtype of the operands in memory. */
 static inline enum dtype linear_operand(const struct linear *a)

@@ -65,6 +65,18 @@ enum status axpby(const struct ops *ops, const struct axpby *a, const struct axp
     OP_RUN(axpby);
 }
 
+enum status normalize(const struct ops *ops, const struct normalize *a,
+                      const struct normalize_io *io, struct queue *queue)
+{
+    OP_RUN(normalize);
+}
+
+enum status polynomial(const struct ops *ops, const struct polynomial *a,
+                       const struct polynomial_io *io, struct queue *queue)
+{
+    OP_RUN(polynomial);
+}
+
 enum status apply_update(const struct ops *ops, const struct apply_update *a,
                          const struct apply_update_io *io, struct queue *queue)
 {

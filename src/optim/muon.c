@@ -15,6 +15,7 @@
 static const double ns_a = 3.4445, ns_b = -4.7750, ns_c = 2.0315, min_norm = 1e-7;
 
 enum { IN_FLIGHT = 2 }; /* rounds */
+enum { ALIGNED = 128 }; /* elements: both halves of a buffer are aligned */
 
 /* One matrix for each rank that shards matrices, in order. */
 struct round {
@@ -43,8 +44,12 @@ struct muon {
     struct round rounds[IN_FLIGHT];
     float *y;      /* scratch of an iteration; the slices of a matrix while they are exchanged */
     float *slices; /* this rank's of the matrices of its o->tp */
-    float *gram, *square;
+    void *gram;    /* then the polynomial of it; in the dtype of products */
+    float *square; /* of the Gram matrix */
 };
+
+/* Of the operands of products: that of the weights the model computes with. */
+static enum dtype product_dtype(const struct muon *c) { return c->o->copy_dtype; }
 
 static int size_of(const struct comm *group) { return group ? group->size : 1; }
 static int shorter_side(const struct tensor_slot *s)
@@ -57,6 +62,7 @@ static int count_rounds(const struct muon *c)
     return (c->count + count_partitions(c) - 1) / count_partitions(c);
 }
 static struct round *round_of(struct muon *c, int round) { return &c->rounds[round % IN_FLIGHT]; }
+static float *x_of(const struct muon *c, int round) { return c->rounds[round % IN_FLIGHT].x; }
 
 /* The slice of matrix k of the round; NULL: there are fewer. */
 static const struct tensor_slot *slice_of(const struct muon *c, int round, int k)
@@ -124,6 +130,7 @@ static void init(struct muon *c)
         if (side > c->longest_side) c->longest_side = side;
         all[c->count++] = (struct costly){&l->tensors[i], cost_of(whole)};
     }
+    c->most_elements = (c->most_elements + ALIGNED - 1) / ALIGNED * ALIGNED;
     qsort(all, (size_t)c->count, sizeof *all, compare_costs);
     for (int i = 0; i < c->count; i++) c->matrices[i] = all[i].slice;
     free(all);
@@ -157,7 +164,7 @@ static void alloc_scratch(struct muon *c, struct arena *scratch)
     c->y = arena_alloc(scratch, n, sizeof *c->y);
     c->slices = NULL;
     if (c->fsdp > 1 && c->tp > 1) c->slices = arena_alloc(scratch, n, sizeof *c->slices);
-    c->gram = arena_alloc(scratch, nn, sizeof *c->gram);
+    c->gram = arena_alloc(scratch, nn, dtype_bytes(product_dtype(c)));
     c->square = arena_alloc(scratch, nn, sizeof *c->square);
 }
 
@@ -381,69 +388,89 @@ static enum status end_previous_begin_next(struct muon *c, int round)
 
 /* --- Newton-Schulz ---------------------------------------------------------------------------- */
 
-/* A whole matrix. */
-struct matrix {
-    const struct tensor_slot *slot;
-    float *x;
-};
+/* X after `done` iterations of this round.  In BF16 x and y have room for two matrices each; from
+ * the second iteration on X is in x, as begin_gather uses y.  In F32 it is always in x. */
+static void *matrix_after(const struct muon *c, int round, int64_t done)
+{
+    float *x = x_of(c, round);
+    if (product_dtype(c) == F32) return x;
+    if (done == 0) return c->y;
+    if (done == c->o->config->ns_steps) return element(c->y, c->most_elements, BF16);
+    return element(x, done % 2 ? 0 : c->most_elements, BF16);
+}
 
-/* A product of N x D and D x F elements.  Where the model computes in bfloat16, rounding to TF32
- * is finer than what torch does here. */
+/* A product of N x D and D x F elements. */
 static struct linear product_of(const struct muon *c, int N, int D, int F)
 {
-    return (struct linear){
-        .N = N, .D = D, .F = F, .dtype = F32, .allow_tf32 = c->o->copy_dtype == BF16};
+    return (struct linear){.N = N, .D = D, .F = F, .dtype = product_dtype(c)};
 }
 
-/* gram = X X^T, or X^T X of a matrix of more rows than columns. */
-static enum status multiply_gram(const struct muon *c, const struct matrix *x)
+/* gram = X X^T, or X^T X of a matrix of more rows than columns.  That product is f32. */
+static enum status multiply_gram(const struct muon *c, const struct tensor_slot *whole,
+                                 const void *x)
 {
-    int m = (int)x->slot->rows, n = (int)x->slot->columns;
+    int m = (int)whole->rows, n = (int)whole->columns;
     const struct linear tall = product_of(c, m, n, n), wide = product_of(c, m, n, m);
-    if (m > n)
-        return linear_backward_weight(
-            c->ops, &tall,
-            &(struct linear_bwd_weight){.dy_NF = x->x, .x_ND = x->x, .dw_FD = c->gram}, c->queue);
-    return linear_forward(
-        c->ops, &wide, &(struct linear_fwd){.x_ND = x->x, .w_FD = x->x, .y_NF = c->gram}, c->queue);
+    bool rounds = tall.dtype != F32;
+    float *product = rounds ? c->square : c->gram;
+    if (m <= n)
+        return linear_forward(
+            c->ops, &wide, &(struct linear_fwd){.x_ND = x, .w_FD = x, .y_NF = c->gram}, c->queue);
+    TRY(linear_backward_weight(c->ops, &tall,
+                               &(struct linear_bwd_weight){.dy_NF = x, .x_ND = x, .dw_FD = product},
+                               c->queue));
+    if (!rounds) return STATUS_OK;
+    return convert(c, (struct cast){.n = (size_t)n * (size_t)n, .to = tall.dtype}, product,
+                   c->gram);
 }
 
-/* y = P X, or X P, where P, the symmetric polynomial of the Gram matrix, is in `square`. */
-static enum status multiply_polynomial(const struct muon *c, const struct matrix *x)
+/* y = P X, or X P, where P, the symmetric polynomial of the Gram matrix, is in `gram`. */
+static enum status multiply_polynomial(const struct muon *c, const struct tensor_slot *whole,
+                                       const void *x, void *y)
 {
-    int m = (int)x->slot->rows, n = (int)x->slot->columns;
+    int m = (int)whole->rows, n = (int)whole->columns;
     const struct linear tall = product_of(c, m, n, n), wide = product_of(c, m, n, m);
     if (m > n)
-        return linear_forward(c->ops, &tall,
-                              &(struct linear_fwd){.x_ND = x->x, .w_FD = c->square, .y_NF = c->y},
-                              c->queue);
+        return linear_forward(
+            c->ops, &tall, &(struct linear_fwd){.x_ND = x, .w_FD = c->gram, .y_NF = y}, c->queue);
     return linear_backward_input(
-        c->ops, &wide, &(struct linear_bwd_input){.dy_NF = c->square, .w_FD = x->x, .dx_ND = c->y},
+        c->ops, &wide, &(struct linear_bwd_input){.dy_NF = c->gram, .w_FD = x, .dx_ND = y},
         c->queue);
 }
 
-static enum status normalize(const struct muon *c, const struct matrix *x)
+/* `to` = (a I + b A + c A^2) X, where A is the Gram matrix of X. */
+static enum status iterate(const struct muon *c, const struct tensor_slot *whole, const void *x,
+                           void *to)
 {
-    double squares = 0;
-    const struct sum_squares all = {.n = x->slot->elements};
-    TRY(sum_squares(c->ops, &all, &(struct sum_squares_io){x->x, &squares}, c->queue));
-    return combine(c, (struct axpby){all.n, 1 / fmax(sqrt(squares), min_norm), 0}, x->x, NULL,
-                   x->x);
+    int side = shorter_side(whole);
+    const struct linear square = product_of(c, side, side, side);
+    const struct polynomial p = {side, ns_a, ns_b, ns_c, square.dtype};
+    void *y = to == x ? c->y : to;
+    TRY(multiply_gram(c, whole, x));
+    TRY(linear_backward_weight(
+        c->ops, &square,
+        &(struct linear_bwd_weight){.dy_NF = c->gram, .x_ND = c->gram, .dw_FD = c->square},
+        c->queue));
+    TRY(polynomial(c->ops, &p, &(struct polynomial_io){c->square, c->gram}, c->queue));
+    TRY(multiply_polynomial(c, whole, x, y));
+    if (y != to) TRY(convert(c, (struct cast){.n = whole->elements}, y, to));
+    return STATUS_OK;
 }
 
-static enum status iterate(const struct muon *c, const struct matrix *x)
+static enum status normalize_whole(const struct muon *c, const struct tensor_slot *whole, int round)
 {
-    int side = shorter_side(x->slot);
-    size_t n = x->slot->elements, nn = (size_t)side * (size_t)side;
-    const struct linear square = product_of(c, side, side, side);
-    TRY(multiply_gram(c, x));
-    TRY(linear_forward(c->ops, &square,
-                       &(struct linear_fwd){.x_ND = c->gram, .w_FD = c->gram, .y_NF = c->square},
-                       c->queue));
-    TRY(combine(c, (struct axpby){nn, ns_b, ns_c}, c->gram, c->square, c->square));
-    TRY(multiply_polynomial(c, x));
-    TRY(combine(c, (struct axpby){n, ns_a, 1}, x->x, c->y, x->x));
+    const struct normalize a = {whole->elements, product_dtype(c), min_norm};
+    const struct normalize_io io = {x_of(c, round), matrix_after(c, round, 0)};
+    TRY(normalize(c->ops, &a, &io, c->queue));
     return STATUS_OK;
+}
+
+/* The result, as f32 in x. */
+static enum status widen(const struct muon *c, const struct tensor_slot *whole, int round)
+{
+    const struct cast a = {.n = whole->elements, .from = product_dtype(c)};
+    if (a.from == F32) return STATUS_OK;
+    return convert(c, a, matrix_after(c, round, c->o->config->ns_steps), x_of(c, round));
 }
 
 /* Newton-Schulz on the whole matrix.  Halfway, the previous round's scatter ends and the next
@@ -451,12 +478,13 @@ static enum status iterate(const struct muon *c, const struct matrix *x)
 static enum status orthogonalize(struct muon *c, int round)
 {
     const struct tensor_slot *slice = slice_of_mine(c, round);
-    struct matrix whole = {slice ? whole_of(c, slice) : NULL, round_of(c, round)->x};
+    const struct tensor_slot *whole = slice ? whole_of(c, slice) : NULL;
     int64_t steps = c->o->config->ns_steps;
-    if (slice) TRY(normalize(c, &whole));
+    if (whole) TRY(normalize_whole(c, whole, round));
     for (int64_t i = 0; i < steps; i++) {
-        if (i == steps / 2 && c->fsdp > 1) TRY(end_previous_begin_next(c, round));
-        if (slice) TRY(iterate(c, &whole));
+        if (whole) TRY(iterate(c, whole, matrix_after(c, round, i), matrix_after(c, round, i + 1)));
+        if (whole && i + 1 == steps) TRY(widen(c, whole, round));
+        if (i == (steps - 1) / 2 && c->fsdp > 1) TRY(end_previous_begin_next(c, round));
     }
     return STATUS_OK;
 }
@@ -479,7 +507,7 @@ static void end_step(struct muon *c)
 {
     c->o = NULL, c->ops = NULL, c->u = NULL, c->queue = NULL;
     for (int i = 0; i < IN_FLIGHT; i++) c->rounds[i].x = c->rounds[i].own = NULL;
-    c->y = c->slices = c->gram = c->square = NULL;
+    c->y = c->slices = c->square = NULL, c->gram = NULL;
 }
 
 enum status muon_step(struct optim *o, const struct ops *ops, const struct optim_update *u,

@@ -1,16 +1,19 @@
 /* muon.h -- Muon (Jordan et al. 2024), as torch.optim.Muon computes it, for the matrices of blocks:
  *   m = momentum m + (1-momentum) g;  u = nesterov ? (1-momentum) g + momentum m : m
- *   X = u / max(||u||_F, 1e-7); ns_steps times: A = X X^T, X = a X + (b A + c A^2) X
+ *   X = u / max(||u||_F, 1e-7); ns_steps times: A = X X^T, X = (a I + b A + c A^2) X
  *   w = (1 - lr weight_decay) w - lr adjust X
  * with (a, b, c) = (3.4445, -4.7750, 2.0315), A = X^T X on the right of X for a matrix of more rows
  * than columns, and adjust from the size of the whole matrix (optimizer.adjust_lr_fn).
  *
- * Memory   m is in exp_avg; exp_avg_sq stays 0.  Scratch memory of the queue: two Gram matrices of
- *          the largest size, and whole matrices.  One rank: two.  FSDP: three, and this rank's
- *          shards of two rounds, together about two more; with tensor parallelism another.  Tensor
- *          parallelism alone: two, and this rank's slices of one round.
- * Order    Newton-Schulz runs in float32; torch rounds X and A to bfloat16.  Where the model
- *          computes in bfloat16, cuBLASLt may round the operands of its GEMMs to TF32.
+ * Memory   m is in exp_avg; exp_avg_sq stays 0.  Scratch memory of the queue: a Gram matrix of the
+ *          largest size and its square, and whole matrices.  One rank: two.  FSDP: three, and this
+ *          rank's shards of two rounds, together about two more; with tensor parallelism another.
+ *          Tensor parallelism alone: two, and this rank's slices of one round.
+ * Order    Newton-Schulz: products take X, A and the polynomial of A in the dtype that the model
+ *          computes in, and add up in f32; in bfloat16 each is rounded once.  torch, always in
+ *          bfloat16, rounds b A + c A^2 and adds a X to the product: on the diagonal larger
+ *          numbers, so its rounding moves X more.  The norm is that of u in f32, and the host does
+ *          not wait for it.
  * Ranks    The ranks of an FSDP group and of their tensor-parallel groups shard the matrices.  They
  *          process them in rounds of one matrix per rank, in descending order of their cost, so
  *          that ranks do not wait long for each other.  All-to-alls, over the FSDP group and

@@ -301,13 +301,9 @@ out:
     return st;
 }
 
-/* A GEMM that NVIDIA's tensor cores compute in TF32 has half of bf16's rate (step_simulator.c). */
-static double ceiling_of(const struct op_work *w, const struct device_ceilings *c,
-                         const struct hardware *h)
+static double ceiling_of(const struct op_work *w, const struct device_ceilings *c)
 {
-    if (w->bound != BOUND_PEAK) return c->copy;
-    if (w->tf32 && h && h->vendor == VENDOR_nvidia) return c->flops[BF16] / 2;
-    return c->flops[w->buffers[0].dtype];
+    return w->bound != BOUND_PEAK ? c->copy : c->flops[w->buffers[0].dtype];
 }
 
 static enum status time_operations(const struct device_bench *b, struct results *r)
@@ -319,7 +315,7 @@ static enum status time_operations(const struct device_bench *b, struct results 
         TRY(time_call(&t->call->call, b->machine, b->rounds, &t->seconds));
         bool is_gemm = t->work.bound == BOUND_PEAK;
         t->rate = (is_gemm ? t->work.flops : t->work.bytes) / t->seconds;
-        t->share = t->rate / ceiling_of(&t->work, &r->ceilings, b->machine->hardware);
+        t->share = t->rate / ceiling_of(&t->work, &r->ceilings);
         r->num_calls++;
         TRY(save(b, r));
     }

@@ -5,8 +5,7 @@
  * Order    Steps, ceilings, operations: most important first, in case the process is killed.
  * Units    Seconds, FLOP/s, bytes/s (read plus written).  Each figure is the median of `rounds`. An
  *          operation is repeated until a round takes some milliseconds, to hide launch latency.
- * Ceilings A GEMM of large square matrices of random numbers, and a copy.  That of TF32 is half of
- *          bf16's. */
+ * Ceilings A GEMM of large square matrices of random numbers, and a copy. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -59,7 +59,7 @@ static void linear_work(const struct op_call *c, struct op_work *w)
                                                          : weight;
     enum dtype result = c->op == OP_linear_backward_weight ? F32 : a->dtype;
     w->scaling_bytes = (double)outputs * (double)(dtype_bytes(F32) + times * dtype_bytes(result));
-    w->flops = 2.0 * (double)x * a->F, w->float8 = a->float8, w->tf32 = a->allow_tf32;
+    w->flops = 2.0 * (double)x * a->F, w->float8 = a->float8;
     if (c->op == OP_linear_forward) {
         add_buffer(w, x, operand, x);
         add_buffer(w, weight, operand, weight);
@@ -284,6 +284,23 @@ static void axpby_work(const struct op_call *c, struct op_work *w)
     else
         add_null(w);
     add_buffer(w, a->n, F32, a->n);
+}
+
+static void normalize_work(const struct op_call *c, struct op_work *w)
+{
+    const struct normalize *a = &c->what.normalize;
+    w->bound = BOUND_COPY;
+    add_buffer(w, a->n, F32, 2 * a->n); /* once for the norm */
+    add_buffer(w, a->n, a->to, a->n);
+}
+
+static void polynomial_work(const struct op_call *c, struct op_work *w)
+{
+    const struct polynomial *a = &c->what.polynomial;
+    size_t n = (size_t)a->n * (size_t)a->n;
+    w->bound = BOUND_UPDATE;
+    add_buffer(w, n, F32, n);
+    add_buffer(w, n, a->dtype, 2 * n);
 }
 
 static void update_ema_work(const struct op_call *c, struct op_work *w)

@@ -66,7 +66,6 @@ struct op_work {
     double flops, bytes;
     bool float8;          /* a GEMM of FP8 values */
     double scaling_bytes; /* with float8: of a pass that scales the result afterwards */
-    bool tf32;            /* a GEMM of f32 that NVIDIA's tensor cores may compute in TF32 */
     enum op_bound bound;
 };
 void op_work(const struct op_call *c, struct op_work *w);

@@ -13,11 +13,27 @@ static void add_flat(struct text *out, size_t n, bool split)
     text_addf(out, "%zu%s", n, split ? " split" : "");
 }
 
+static void add_sum_squares(struct text *out, const struct sum_squares *a)
+{
+    if (a->sums) text_addf(out, "%zu x ", a->sums);
+    text_addf(out, "%zu", a->n);
+    if (a->dtype != F32) text_addf(out, " %s", dtype_name(a->dtype));
+}
+
+static void add_normalize(struct text *out, const struct normalize *a)
+{
+    text_addf(out, "%zu -> %s", a->n, dtype_name(a->to));
+}
+
+static void add_polynomial(struct text *out, const struct polynomial *a)
+{
+    text_addf(out, "%d x %d %s", a->n, a->n, dtype_name(a->dtype));
+}
+
 static void add_linear(struct text *out, const struct linear *a)
 {
     text_addf(out, "%d x %d -> %d%s", a->N, a->D, a->F, a->accumulate ? " +=" : "");
     if (a->float8) text_adds(out, " float8");
-    if (a->allow_tf32) text_adds(out, " TF32");
 }
 
 void op_sizes(const struct op_call *c, struct text *out)
@@ -76,13 +92,7 @@ void op_sizes(const struct op_call *c, struct text *out)
         text_addf(out, "%d x %d", a->N, a->V);
         break;
     }
-    case OP_sum_squares: {
-        const struct sum_squares *a = &c->what.sum_squares;
-        if (a->sums) text_addf(out, "%zu x ", a->sums);
-        text_addf(out, "%zu", a->n);
-        if (a->dtype != F32) text_addf(out, " %s", dtype_name(a->dtype));
-        break;
-    }
+    case OP_sum_squares: add_sum_squares(out, &c->what.sum_squares); break;
     case OP_accumulate_gradients: {
         const struct accumulate_gradients *a = &c->what.accumulate_gradients;
         text_addf(out, "%zu%s", a->n, a->accumulate ? " added" : "");
@@ -102,6 +112,8 @@ void op_sizes(const struct op_call *c, struct text *out)
         break;
     }
     case OP_axpby: text_addf(out, "%zu", c->what.axpby.n); break;
+    case OP_normalize: add_normalize(out, &c->what.normalize); break;
+    case OP_polynomial: add_polynomial(out, &c->what.polynomial); break;
     case OP_apply_update: add_flat(out, c->what.apply_update.n, c->what.apply_update.split); break;
     case OP_update_ema: add_flat(out, c->what.update_ema.n, c->what.update_ema.split); break;
     case OP_cast: {

@@ -75,10 +75,8 @@ static void on_call(struct simulated_queue *queue, const struct op_call *c)
     for (int i = 0; i < r->num_clocks; i++) {
         if (c->op == OP_sum_squares) sim_clock_end_microbatches(&r->clocks[i]);
         const struct hardware *h = &r->clocks[i].hardware;
-        bool is_tf32 = w.tf32 && h->vendor == VENDOR_nvidia; /* at half of bf16's rate */
-        double gain = w.float8 ? h->float8 : is_tf32 ? 0.5 : 1;
-        enum dtype dtype = is_tf32 ? BF16 : w.buffers[0].dtype;
-        sim_clock_compute(&r->clocks[i], dtype, w.flops / gain, w.bytes);
+        double gain = w.float8 ? h->float8 : 1;
+        sim_clock_compute(&r->clocks[i], w.buffers[0].dtype, w.flops / gain, w.bytes);
         if (w.float8 && scales_afterwards(h))
             sim_clock_compute(&r->clocks[i], F32, 0, w.scaling_bytes);
     }

@@ -5,22 +5,6 @@
 
 enum { SIZE = 10007 };
 
-OPS_TEST(sum_squares_has_the_same_bits_on_any_number_of_threads)
-{
-    float *x = rig_random(1, SIZE, F32);
-    double want = 0, got[2];
-    for (int i = 0; i < SIZE; i++) want += (double)x[i] * (double)x[i];
-    struct sum_squares s = {.n = SIZE};
-    for (int threads = 1; threads <= 2; threads++) {
-        rig_queue()->num_threads = threads;
-        struct sum_squares_io io = {x, &got[threads - 1]};
-        RIG_RUN(sum_squares(rig_fast(), &s, &io, rig_queue()));
-    }
-    CHECK(got[0] == got[1]);
-    CHECK_NEAR(got[0], want, 1e-12);
-    free(x);
-}
-
 static struct adamw usual(size_t n, int64_t step)
 {
     return (struct adamw){.n = n,
@@ -139,43 +123,6 @@ TEST(adamw_rejects_step_zero_and_split_weights_with_a_float32_copy)
     CHECK_STATUS(SHAPE, adamw(&ops_cpu_reference, &a, NULL, rig_queue()));
     a.step = 1, a.split = true;
     CHECK_STATUS(SHAPE, adamw(&ops_cpu_reference, &a, NULL, rig_queue()));
-}
-
-OPS_TEST(sum_squares_takes_any_length_and_alignment)
-{
-    static const size_t lengths[] = {0, 1, 2, 4095, 4096, 16384, 16385, 49157};
-    float *x = rig_random(1, 49160, F32);
-    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
-        for (size_t at = 0; at < 2; at++) {
-            double want = 0, got = -1;
-            for (size_t k = 0; k < lengths[i]; k++) want += (double)x[at + k] * (double)x[at + k];
-            struct sum_squares s = {.n = lengths[i]};
-            struct sum_squares_io io = {x + at, &got};
-            RIG_RUN(sum_squares(rig_fast(), &s, &io, rig_queue()));
-            CHECK_NEAR(got, want, 1e-12);
-        }
-    free(x);
-}
-
-OPS_TEST(sums_of_squares_of_one_call_have_the_bits_of_a_call_for_each)
-{
-    enum { SUMS = 3 };
-    static const size_t lengths[] = {0, 1, 4095, 4096, 16388, 20001};
-    for (size_t i = 0; i < 2 * sizeof lengths / sizeof *lengths; i++) {
-        enum dtype dtype = i % 2 ? BF16 : F32;
-        size_t n = lengths[i / 2];
-        unsigned char *x = rig_random(1, SUMS * n + 1, dtype);
-        double all[SUMS] = {-1, -1, -1}, one[SUMS];
-        struct sum_squares s = {.n = n, .dtype = dtype, .sums = SUMS};
-        RIG_RUN(sum_squares(rig_fast(), &s, &(struct sum_squares_io){x, all}, rig_queue()));
-        s.sums = 0;
-        for (size_t k = 0; k < SUMS; k++) {
-            struct sum_squares_io io = {x + k * n * dtype_bytes(dtype), &one[k]};
-            RIG_RUN(sum_squares(rig_fast(), &s, &io, rig_queue()));
-        }
-        CHECK(!memcmp(all, one, sizeof all) && (!n || all[2] > 0));
-        free(x);
-    }
 }
 
 OPS_TEST(adamw_of_any_range_agrees_with_the_reference)
@@ -324,6 +271,29 @@ OPS_TEST(axpby_follows_the_formula_in_place_too)
             CHECK_NEAR((double)z[k], inside ? 0.3 * (double)x[k] : 0, 1e-6);
         }
         free(x), free(y), free(old), free(z);
+    }
+}
+
+OPS_TEST(polynomial_follows_the_formula_on_the_diagonal_too)
+{
+    static const int sizes[] = {1, 2, 7, 8, 33, 64};
+    for (size_t k = 0; k < 2 * sizeof sizes / sizeof *sizes; k++) {
+        enum dtype dtype = k & 1 ? BF16 : F32;
+        size_t n = (size_t)sizes[k / 2], all = n * n;
+        float *square = rig_random(1, all, F32);
+        void *x = rig_random(2, all, dtype), *want = rig_copy(x, all, dtype);
+        for (size_t i = 0; i < all; i++) {
+            float old = dtype == F32 ? ((float *)x)[i] : bf16_to_f32(((bf16 *)x)[i]);
+            float p = fmaf(2.0315f, square[i], -4.775f * old) + (i / n == i % n ? 3.4445f : 0);
+            if (dtype == F32)
+                ((float *)want)[i] = p;
+            else
+                ((bf16 *)want)[i] = bf16_from_f32(p);
+        }
+        struct polynomial a = {(int)n, 3.4445, -4.775, 2.0315, dtype};
+        RIG_RUN(polynomial(rig_fast(), &a, &(struct polynomial_io){square, x}, rig_queue()));
+        CHECK(!memcmp(x, want, all * dtype_bytes(dtype)));
+        free(square), free(x), free(want);
     }
 }
 

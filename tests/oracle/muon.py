@@ -3,10 +3,11 @@
 """20 steps of torch.optim.Muon (matrices of a block) and torch.optim.AdamW (the other weights).
 
 usage: muon.py FOLDER
-Writes FOLDER/muon-NAME.bin: the weights of a model of one block after the last step, in the order
-of src/model/llama.params.  Weights and gradients at the start are a function of tensor, element
-and step, which tests/optim/test_muon.c computes too.  torch rounds the matrices of Newton-Schulz
-to bfloat16; here they stay float32, as in llamero, and the script prints the difference.
+Writes the weights of a model of one block after the last step, in the order of
+src/model/llama.params.  Weights and gradients at the start are a function of tensor, element and
+step, which tests/optim/test_muon.c computes too.  torch rounds the matrices of Newton-Schulz to
+bfloat16: FOLDER/muon-NAME-bfloat16.bin.  FOLDER/muon-NAME.bin is without that rounding, as llamero
+with training.mixed_precision_param = "float32".  The script prints the difference.
 """
 import os
 import sys
@@ -63,6 +64,7 @@ def main(folder):
         exact = train(**settings)
         _muon._zeropower_via_newtonschulz = original
         exact.astype("<f4").tofile(os.path.join(folder, f"muon-{name}.bin"))
+        rounded.astype("<f4").tofile(os.path.join(folder, f"muon-{name}-bfloat16.bin"))
         off = numpy.linalg.norm(rounded - exact) / numpy.linalg.norm(exact)
         print(f"{name}: torch {torch.__version__}, in bfloat16 the weights differ by {off:.1e}")
 

@@ -8,26 +8,20 @@
 #include "tensor/strict_device.h"
 #include "test.h"
 
-static bool has_word(const struct json *operation, const char *word)
-{
-    return strstr(json_string(json_get(operation, "sizes")), word) != NULL;
-}
-
-/* Muon's GEMMs have the ceiling of TF32, half of bf16's; those of the model bf16's. */
+/* The ceiling of all GEMMs, Muon's too, is bf16's. */
 static void check_ceilings(const struct json *root)
 {
     double peak = json_number(json_get(json_get(root, "ceilings"), "bf16"));
     const struct json *operations = json_get(root, "operations");
-    int num_gemms = 0, num_tf32 = 0;
+    int num_gemms = 0;
     for (size_t i = 0; i < json_count(operations); i++) {
         const struct json *o = json_item(operations, i);
         double rate = json_number(json_get(o, "rate")), share = json_number(json_get(o, "share"));
         if (strncmp(json_string(json_get(o, "name")), "linear_", 7) != 0) continue;
-        bool is_tf32 = has_word(o, " TF32");
-        num_gemms++, num_tf32 += is_tf32;
-        CHECK(fabs(share * peak / rate - (is_tf32 ? 2 : 1)) < 1e-3);
+        num_gemms++;
+        CHECK(fabs(share * peak / rate - 1) < 1e-3);
     }
-    CHECK(num_tf32 > 0 && num_tf32 < num_gemms);
+    CHECK(num_gemms > 0);
 }
 
 TEST(device_bench_measures_ceilings_operations_and_steps)

@@ -362,6 +362,8 @@ void device_check_odd(struct device_check *c)
                  .weight_decay = 0.1, .scale = 0.5, .step = 3, .copy_dtype = d, .moments = BF16),
             CALL(axpby, .n = 1003, .alpha = 0.3, .beta = -1.7),
             CALL(axpby, .n = 1003, .alpha = 0.3),
+            CALL(normalize, .n = 100003, .to = d, .min_norm = 1e-7),
+            CALL(polynomial, .n = 67, .a = 3.4, .b = -4.8, .c = 2.0, .dtype = d),
             CALL(apply_update, .n = 1003, .keep = 0.9, .rate = 0.1, .copy_dtype = d),
             CALL(update_ema, .n = 1003, .decay = 0.9),
             CALL(unsplit, .n = 1003),

@@ -22,7 +22,6 @@ static struct gemm gemm_of(const struct linear *l, int M, int N, int K, enum dty
                          .b = type,
                          .out = out,
                          .scaled = l->float8,
-                         .tf32 = l->allow_tf32 && type == GEMM_F32,
                          .accumulate = l->accumulate};
 }
 

@@ -6,6 +6,8 @@
 #include "backends/cpu/kernels/vector.h"
 #include "tensor/queue.h"
 
+#include <math.h>
+
 enum {
     BLOCK = 4096,          /* elements of one partial sum, and of one work item */
     PREFETCH_AHEAD = 1024, /* prefetch distance in elements */
@@ -173,6 +175,50 @@ enum status KERNEL(axpby)(const struct axpby *a, const struct axpby_io *io, stru
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
     for (size_t block = 0; block < blocks; block++)
         axpby_block(a, io, block * BLOCK, block_size(a->n, block * BLOCK));
+    return STATUS_OK;
+}
+
+enum status KERNEL(normalize)(const struct normalize *a, const struct normalize_io *io,
+                              struct queue *queue)
+{
+    double squares;
+    const struct sum_squares all = {.n = a->n};
+    TRY(KERNEL(sum_squares)(&all, &(struct sum_squares_io){io->x_n, &squares}, queue));
+    if (queue->sizing) return STATUS_OK;
+    const float factor = (float)(1 / fmax(sqrt(squares), a->min_norm));
+    size_t blocks = blocks_of(a->n);
+#pragma omp parallel for schedule(static) num_threads(queue->num_threads)
+    for (size_t block = 0; block < blocks; block++) {
+        float y[BLOCK];
+        size_t begin = block * BLOCK, n = block_size(a->n, begin);
+        for (size_t i = 0; i < n; i++) y[i] = factor * io->x_n[begin + i];
+        vector_store(io->y_n, begin, a->to, n, y);
+    }
+    return STATUS_OK;
+}
+
+/* One row; its element on the diagonal is computed apart, before x is replaced. */
+static void polynomial_row(const struct polynomial *p, const struct polynomial_io *io, size_t row)
+{
+    const size_t n = (size_t)p->n, begin = row * n, at = begin + row;
+    const vector b = vector_broadcast((float)p->b), c = vector_broadcast((float)p->c);
+    const vector one = vector_fma(c, vector_get(io->square_nn, at, F32, 1),
+                                  b * vector_get(io->x_nn, at, p->dtype, 1));
+    for (size_t i = begin, left = n; left; i += LANES, left -= left < LANES ? left : LANES) {
+        size_t some = left < LANES ? left : LANES;
+        vector x = vector_get(io->x_nn, i, p->dtype, some);
+        vector_set(io->x_nn, i, p->dtype, some,
+                   vector_fma(c, vector_get(io->square_nn, i, F32, some), b * x));
+    }
+    vector_set(io->x_nn, at, p->dtype, 1, one + vector_broadcast((float)p->a));
+}
+
+enum status KERNEL(polynomial)(const struct polynomial *p, const struct polynomial_io *io,
+                               struct queue *queue)
+{
+    if (queue->sizing) return STATUS_OK;
+#pragma omp parallel for schedule(static) num_threads(queue->num_threads)
+    for (size_t row = 0; row < (size_t)p->n; row++) polynomial_row(p, io, row);
     return STATUS_OK;
 }
 

@@ -76,6 +76,31 @@ enum status reference_axpby(const struct axpby *a, const struct axpby_io *io, st
     return STATUS_OK;
 }
 
+enum status reference_normalize(const struct normalize *a, const struct normalize_io *io,
+                                struct queue *queue)
+{
+    double squares;
+    const struct sum_squares all = {.n = a->n};
+    TRY(reference_sum_squares(&all, &(struct sum_squares_io){io->x_n, &squares}, queue));
+    if (queue->sizing) return STATUS_OK;
+    const float factor = (float)(1 / fmax(sqrt(squares), a->min_norm));
+    for (size_t i = 0; i < a->n; i++) element_set(io->y_n, i, a->to, factor * io->x_n[i]);
+    return STATUS_OK;
+}
+
+enum status reference_polynomial(const struct polynomial *p, const struct polynomial_io *io,
+                                 struct queue *queue)
+{
+    if (queue->sizing) return STATUS_OK;
+    const float a = (float)p->a, b = (float)p->b, c = (float)p->c;
+    const size_t n = (size_t)p->n;
+    for (size_t i = 0; i < n * n; i++) {
+        float y = fmaf(c, io->square_nn[i], b * element_get(io->x_nn, i, p->dtype));
+        element_set(io->x_nn, i, p->dtype, i % (n + 1) ? y : y + a);
+    }
+    return STATUS_OK;
+}
+
 enum status reference_update_ema(const struct update_ema *a, const struct update_ema_io *io,
                                  struct queue *queue)
 {

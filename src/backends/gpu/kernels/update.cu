@@ -1,10 +1,7 @@
-/* update.cu -- the norm, AdamW and split master weights over flat ranges; memory-bound, every
- * element is read and written once.
- *
- * Order     sum_squares accumulates in f64: each thread its own elements, then lanes, then warps of
- *           a block; then the blocks in the same way. */
+/* update.cu -- AdamW and other updates over flat ranges; memory-bound, every element is read and
+ * written once. */
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/gpu/kernels/kernel.h"
+#include "backends/gpu/kernels/elements.h"
 #include "backends/gpu/kernels/stochastic.h"
 
 extern "C" {
@@ -18,118 +15,6 @@ extern "C" {
 #if !defined(GPU_CUDA)
 #define __grid_constant__
 #endif
-
-enum { BLOCK = 256 };
-#if defined(GPU_EMULATED)
-static const unsigned max_grid = 2; /* so that small tests take several rounds */
-#else
-static const unsigned max_grid = 4096;
-#endif
-enum { WIDE = 4, STEPS = 16, PART = STEPS * BLOCK * WIDE }; /* PART: elements per block */
-
-template <int N> struct constant_width {
-    enum { value = N };
-};
-
-/* Calls step(constant_width<N>, at) for elements at..at+N-1, until all n are done: N = WIDTH, and 1
- * for the last ones.  A grid of element_blocks(n, WIDTH). */
-template <int WIDTH, typename Step>
-static __device__ __forceinline__ void for_elements(size_t n, const Step &step)
-{
-    const size_t threads = (size_t)gridDim.x * BLOCK, vectors = n / WIDTH;
-    const size_t first = (size_t)blockIdx.x * BLOCK + threadIdx.x;
-    for (size_t i = first; i < vectors; i += threads) step(constant_width<WIDTH>{}, i * WIDTH);
-    for (size_t i = vectors * WIDTH + first; i < n; i += threads) step(constant_width<1>{}, i);
-}
-static unsigned element_blocks(size_t n, size_t per_thread)
-{
-    size_t blocks = ceil_div(n, BLOCK * per_thread);
-    return blocks < max_grid ? (unsigned)blocks : max_grid;
-}
-
-/* Of elements that are aligned to 16 bytes in f32, to 8 in bf16. */
-static __device__ __forceinline__ void load_four(const float *x, float (&to)[WIDE])
-{
-    load<WIDE>(x, to);
-}
-static __device__ __forceinline__ void load_four(const bf16 *x, float (&to)[WIDE])
-{
-    uint2 bits = *(const uint2 *)x;
-    bf16 part[WIDE];
-    memcpy(part, &bits, sizeof bits);
-    for (int i = 0; i < WIDE; i++) to[i] = to_f32(part[i]);
-}
-
-/* `blocks` consecutive thread blocks compute each sum.  The mapping of elements to threads does not
- * depend on the alignment. */
-template <bool ALIGNED, typename T>
-__global__ static void __launch_bounds__(BLOCK)
-    sum_squares_kernel(size_t n, unsigned blocks, const T *x_Sn, double *partials)
-{
-    const size_t begin = (size_t)(blockIdx.x % blocks) * PART + threadIdx.x * WIDE;
-    const T *x = x_Sn + blockIdx.x / blocks * n;
-    double sum = 0;
-    for (int step = 0; step < STEPS; step++) {
-        const size_t at = begin + (size_t)step * BLOCK * WIDE;
-        float values[WIDE] = {};
-        if (ALIGNED && at + WIDE <= n)
-            load_four(x + at, values);
-        else
-            for (int i = 0; i < WIDE; i++)
-                if (at + i < n) values[i] = to_f32(x[at + i]);
-        for (int i = 0; i < WIDE; i++) sum += (double)values[i] * (double)values[i];
-    }
-    sum = block_sum(sum);
-    if (threadIdx.x == 0) partials[blockIdx.x] = sum;
-}
-
-/* A block per sum, of n partials. */
-__global__ static void __launch_bounds__(MAX_BLOCK_SIZE)
-    sum_partials_kernel(size_t n, const double *partials_Sn, double *sum_S)
-{
-    const double *partials = partials_Sn + blockIdx.x * n;
-    double sum = 0;
-    for (size_t i = threadIdx.x; i < n; i += MAX_BLOCK_SIZE) sum += partials[i];
-    sum = block_sum(sum);
-    if (threadIdx.x == 0) sum_S[blockIdx.x] = sum;
-}
-
-template <typename T>
-static enum status launch_sum_squares(const struct sum_squares *a, const T *x, double *partials,
-                                      struct queue *queue)
-{
-    const unsigned blocks = (unsigned)ceil_div(a->n, PART);
-    const unsigned grid = blocks * (unsigned)sum_squares_count(a);
-    if (is_aligned(x) && (sum_squares_count(a) == 1 || a->n % WIDE == 0))
-        LAUNCH((sum_squares_kernel<true, T>), grid, BLOCK, 0, queue, a->n, blocks, x, partials);
-    else
-        LAUNCH((sum_squares_kernel<false, T>), grid, BLOCK, 0, queue, a->n, blocks, x, partials);
-    return STATUS_OK;
-}
-
-extern "C" enum status GPU_NAME(sum_squares)(const struct sum_squares *a,
-                                             const struct sum_squares_io *io, struct queue *queue)
-{
-    size_t sums = sum_squares_count(a), blocks = ceil_div(a->n, PART);
-    size_t mark = arena_mark(&queue->scratch);
-    double *partials = (double *)arena_alloc(&queue->scratch, sums * blocks, sizeof *partials);
-    double *totals = partials;
-    if (blocks > 1) totals = (double *)arena_alloc(&queue->scratch, sums, sizeof *totals);
-    arena_reset(&queue->scratch, mark);
-    if (queue->sizing) return STATUS_OK;
-    if (!a->n) {
-        memset(io->sum_S, 0, sums * sizeof *io->sum_S);
-        return STATUS_OK;
-    }
-    if (a->dtype == F32)
-        TRY(launch_sum_squares(a, (const float *)io->x_Sn, partials, queue));
-    else
-        TRY(launch_sum_squares(a, (const bf16 *)io->x_Sn, partials, queue));
-    if (blocks > 1)
-        LAUNCH(sum_partials_kernel, (unsigned)sums, MAX_BLOCK_SIZE, 0, queue, blocks, partials,
-               totals);
-    return queue_copy(queue, io->sum_S, totals, sums * sizeof *totals);
-}
 
 /* What all parts of an AdamW call have in common. */
 struct adamw_common {
@@ -430,6 +315,48 @@ extern "C" enum status GPU_NAME(axpby)(const struct axpby *a, const struct axpby
         LAUNCH(axpby_kernel<1>, element_blocks(a->n, 1), BLOCK, 0, queue, a->n, alpha, beta,
                io->x_n, io->y_n, io->z_n);
     return STATUS_OK;
+}
+
+template <int WIDTH, typename T>
+__global__ static void __launch_bounds__(BLOCK)
+    polynomial_kernel(unsigned n, float a, float b, float c, const float *square_nn, T *x_nn)
+{
+    for_elements<WIDTH>((size_t)n * n, [&](auto vector, size_t at) {
+        enum { COUNT = decltype(vector)::value };
+        float x[COUNT], square[COUNT];
+        unsigned past = (unsigned)(at % (n + 1)); /* elements since the last on the diagonal */
+        load<COUNT>(x_nn + at, x), load<COUNT>(square_nn + at, square);
+        for (int i = 0; i < COUNT; i++) {
+            x[i] = fmaf(c, square[i], b * x[i]);
+            if (past == 0) x[i] += a;
+            past = past == n ? 0 : past + 1;
+        }
+        store<COUNT>(x, x_nn + at);
+    });
+}
+
+template <typename T>
+static enum status launch_polynomial(const struct polynomial *p, const float *square, T *x,
+                                     struct queue *queue)
+{
+    enum { WIDTH = sizeof(T) < 4 ? 8 : 4 };
+    const float a = (float)p->a, b = (float)p->b, c = (float)p->c;
+    const size_t all = (size_t)p->n * (size_t)p->n;
+    if (is_aligned(square) && is_aligned(x))
+        LAUNCH((polynomial_kernel<WIDTH, T>), element_blocks(all, WIDTH), BLOCK, 0, queue,
+               (unsigned)p->n, a, b, c, square, x);
+    else
+        LAUNCH((polynomial_kernel<1, T>), element_blocks(all, 1), BLOCK, 0, queue, (unsigned)p->n,
+               a, b, c, square, x);
+    return STATUS_OK;
+}
+
+extern "C" enum status GPU_NAME(polynomial)(const struct polynomial *a,
+                                            const struct polynomial_io *io, struct queue *queue)
+{
+    if (queue->sizing || !a->n) return STATUS_OK;
+    return a->dtype == F32 ? launch_polynomial(a, io->square_nn, (float *)io->x_nn, queue)
+                           : launch_polynomial(a, io->square_nn, (bf16 *)io->x_nn, queue);
 }
 
 template <int WIDTH, bool SPLIT>
