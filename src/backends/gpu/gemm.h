@@ -27,7 +27,6 @@ struct gemm {
     int M, N, K;
     bool transpose_a, transpose_b, accumulate;
     bool scaled; /* multiply by both inverse scales */
-    bool tf32;   /* a library may round f32 operands to TF32; our own kernels do not */
     /* Both F32 or both BF16; or FP8: A is E4M3 or E5M2, B is E4M3, and only B is transposed. */
     enum gemm_type a, b;
     enum dtype out; /* F32; BF16 only where the operands are not F32 */
@@ -36,8 +35,7 @@ static inline bool gemm_is_same(const struct gemm *x, const struct gemm *y)
 {
     return x->M == y->M && x->N == y->N && x->K == y->K && x->transpose_a == y->transpose_a &&
            x->transpose_b == y->transpose_b && x->accumulate == y->accumulate &&
-           x->scaled == y->scaled && x->tf32 == y->tf32 && x->a == y->a && x->b == y->b &&
-           x->out == y->out;
+           x->scaled == y->scaled && x->a == y->a && x->b == y->b && x->out == y->out;
 }
 struct gemm_io {
     const void *a, *b, *d; /* d: used with `accumulate`; may be c */

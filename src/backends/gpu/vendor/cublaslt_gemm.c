@@ -86,8 +86,7 @@ static enum status create_descriptors(struct cublaslt_matmul *m)
     cublasOperation_t second = c.second.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     int32_t pointer_mode = CUBLASLT_POINTER_MODE_DEVICE;
     int8_t fast_accumulation = g->a == GEMM_E4M3 && g->b == GEMM_E4M3; /* forward only */
-    cublasComputeType_t compute = g->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    CUBLASLT_TRY(cublasLtMatmulDescCreate(&m->desc, compute, CUDA_R_32F));
+    CUBLASLT_TRY(cublasLtMatmulDescCreate(&m->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     SET_ATTRIBUTE(m->desc, TRANSA, first);
     SET_ATTRIBUTE(m->desc, TRANSB, second);
     if (is_fp8(g)) SET_ATTRIBUTE(m->desc, FAST_ACCUM, fast_accumulation);

@@ -111,8 +111,8 @@ static void make_key(struct cublaslt_tuner *t, const struct cublaslt_matmul *m, 
                              .dtype = g->a == GEMM_F32 ? F32 : BF16,
                              .out = g->out};
     text_clear(&t->library);
-    text_addf(&t->library, "%s%zu%s%s%s%s", library_name, cublasLtGetVersion(), types[g->a],
-              types[g->b], g->scaled ? " scaled" : "", g->tf32 ? " TF32" : "");
+    text_addf(&t->library, "%s%zu%s%s%s", library_name, cublasLtGetVersion(), types[g->a],
+              types[g->b], g->scaled ? " scaled" : "");
     tuning_key(key, &(struct tuned_device){t->library.data, t->device.data, 1}, &p);
     if (m->alignment < CUBLASLT_MAX_ALIGNMENT)
         text_addf(key, ", aligned to %u bytes", m->alignment);

@@ -19,7 +19,7 @@ enum hipblaslt_status {
     HIPBLASLT_NOT_SUPPORTED = 7,
 };
 enum hipblaslt_operation { HIPBLASLT_OP_N = 111, HIPBLASLT_OP_T = 112 };
-enum hipblaslt_compute { HIPBLASLT_COMPUTE_32F = 2, HIPBLASLT_COMPUTE_32F_FAST_TF32 = 6 };
+enum hipblaslt_compute { HIPBLASLT_COMPUTE_32F = 2 };
 enum hipblaslt_type { HIPBLASLT_R_32F = 0, HIPBLASLT_R_16BF = 14 }; /* as hipDataType */
 enum hipblaslt_desc_attribute { HIPBLASLT_DESC_TRANSA = 0, HIPBLASLT_DESC_TRANSB = 1 };
 enum hipblaslt_pref_attribute { HIPBLASLT_PREF_MAX_WORKSPACE_BYTES = 1 };

@@ -117,13 +117,13 @@ static enum status create_layout(hipblaslt_layout *out, bool is_f32,
     return STATUS_OK;
 }
 
-static enum status create_descriptors(struct hipblaslt_matmul *m, enum hipblaslt_compute compute)
+static enum status create_descriptors(struct hipblaslt_matmul *m)
 {
     const struct gemm *g = &m->gemm;
     struct column_major c = column_major_gemm(g);
     int32_t first = c.first.transposed ? HIPBLASLT_OP_T : HIPBLASLT_OP_N;
     int32_t second = c.second.transposed ? HIPBLASLT_OP_T : HIPBLASLT_OP_N;
-    HIPBLASLT_TRY(hipblasLtMatmulDescCreate(&m->desc, compute, HIPBLASLT_R_32F));
+    HIPBLASLT_TRY(hipblasLtMatmulDescCreate(&m->desc, HIPBLASLT_COMPUTE_32F, HIPBLASLT_R_32F));
     HIPBLASLT_TRY(
         hipblasLtMatmulDescSetAttribute(m->desc, HIPBLASLT_DESC_TRANSA, &first, sizeof first));
     HIPBLASLT_TRY(
@@ -196,15 +196,8 @@ static enum status prepare_matmul(struct hipblaslt *h, struct hipblaslt_matmul *
         prepare_rocblas(h, m, queue, "rocBLAS does not compute");
         return STATUS_OK;
     }
-    if (m->gemm.tf32) { /* a CDNA 3 or 4 GPU multiplies it, others have no algorithm */
-        TRY_OUT(create_descriptors(m, HIPBLASLT_COMPUTE_32F_FAST_TF32));
-        TRY_OUT(query_heuristics(h, m, workspace_limit(queue), &found));
-        if (!found) release_matmul(m);
-    }
-    if (!found) {
-        TRY_OUT(create_descriptors(m, HIPBLASLT_COMPUTE_32F));
-        TRY_OUT(query_heuristics(h, m, workspace_limit(queue), &found));
-    }
+    TRY_OUT(create_descriptors(m));
+    TRY_OUT(query_heuristics(h, m, workspace_limit(queue), &found));
 out:
     if (!found) release_matmul(m);
     if (!found && !st) prepare_rocblas(h, m, queue, "hipBLASLt has no algorithm for");

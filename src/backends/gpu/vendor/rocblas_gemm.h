@@ -17,7 +17,7 @@ void rocblas_gemm_close(struct rocblas_gemm *r); /* NULL is fine */
 
 /* Whether it computes GEMMs of these types and transposes: the first time, it multiplies small
  * matrices and compares the result, with device memory of its own.  UNSUPPORTED: it does not.
- * Ignores `scaled` and `tf32`. */
+ * Ignores `scaled`. */
 enum status rocblas_gemm_check(struct rocblas_gemm *r, const struct gemm *g, struct queue *queue);
 
 /* Runs one that is not scaled.  `leading`: leading dimension of A as stored.  `workspace`: not

@@ -16,7 +16,6 @@ struct stub_matmul {
     cublasOperation_t transpose_a, transpose_b;
     int32_t pointer_mode;
     int8_t fast;
-    bool tf32;
     int32_t multiprocessors;
     const float *a_scale, *b_scale;
 };
@@ -66,11 +65,8 @@ size_t cublasLtGetVersion(void) { return 1; }
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,
                                         cudaDataType_t scale)
 {
-    bool tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-    if ((compute != CUBLAS_COMPUTE_32F && !tf32) || scale != CUDA_R_32F)
-        return CUBLAS_STATUS_INVALID_VALUE;
+    if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F) return CUBLAS_STATUS_INVALID_VALUE;
     *out = heap(sizeof **out);
-    (*out)->tf32 = tf32;
     stub_cublaslt.matmuls++;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -249,7 +245,6 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     if (!has_matching_sizes(&w)) return CUBLAS_STATUS_INVALID_VALUE;
     if (is_fp8(a->type) && !(matmul->a_scale && matmul->b_scale))
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (matmul->tf32 && a->type != CUDA_R_32F) return CUBLAS_STATUS_INVALID_VALUE;
     if (w.k == STUB_UNSUPPORTED_K) return CUBLAS_STATUS_NOT_SUPPORTED;
     stub_cublaslt.other_reductions +=
         preference->reductions != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
@@ -321,7 +316,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t matm
         memcpy(&w.host_alpha, alpha, sizeof w.host_alpha),
             memcpy(&w.host_beta, beta, sizeof w.host_beta);
     stub_cublaslt.ran[id]++, stub_cublaslt.fast_accumulation += matmul->fast;
-    stub_cublaslt.tf32 += matmul->tf32;
     struct kernel_launch kernel = {.name = "cublasLtMatmul",
                                    .grid = {1, 1, 1},
                                    .block = {1, 1, 1},

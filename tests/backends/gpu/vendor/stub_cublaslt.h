@@ -5,7 +5,7 @@
  * workspace, the third has neither property.  It rejects GEMMs with K = STUB_UNSUPPORTED_K.  Where
  * cuBLASLt rejects a call or leaves it undefined, the stub returns an error: sizes that do not
  * match, memory that is less aligned than promised, a workspace that is too small, FP8 that is not
- * A^T B or, when the heuristics are queried, has no scales, TF32 for operands that are not f32. */
+ * A^T B or, when the heuristics are queried, has no scales. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -24,7 +24,6 @@ struct stub_cublaslt {
     int ran[STUB_ALGORITHMS];                   /* GEMMs, by algorithm */
     int failed;
     int fast_accumulation; /* GEMMs that accumulate in less than f32 */
-    int tf32;              /* GEMMs that may round to TF32 */
     int other_reductions;  /* queries that allowed another reduction scheme than COMPUTE_TYPE */
 };
 extern struct stub_cublaslt stub_cublaslt;

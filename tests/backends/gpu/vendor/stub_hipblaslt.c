@@ -10,7 +10,6 @@
 #include <string.h>
 
 struct hipblaslt_desc_data {
-    enum hipblaslt_compute compute;
     int32_t transpose_a, transpose_b;
 };
 struct hipblaslt_layout_data {
@@ -24,12 +23,11 @@ struct hipblaslt_pref_data {
 enum { WORKSPACE = 1000, MARK = 0x5A };
 
 struct stub_hipblaslt stub_hipblaslt;
-static bool is_broken, is_hidden, refuses_tf32, refuses_all;
+static bool is_broken, is_hidden, refuses_all;
 void stub_hipblaslt_break(bool broken) { is_broken = broken; }
 static int version_number = 100401;
 void stub_hipblaslt_refuse(bool refused) { refuses_all = refused; }
 void stub_hipblaslt_hide(bool hidden) { is_hidden = hidden; }
-void stub_hipblaslt_refuse_tf32(bool refused) { refuses_tf32 = refused; }
 void stub_hipblaslt_set_version(int version) { version_number = version; }
 
 enum status hipblaslt_load(void)
@@ -59,10 +57,10 @@ enum hipblaslt_status hipblasLtGetVersion(hipblaslt_handle lt, int *version)
 enum hipblaslt_status hipblasLtMatmulDescCreate(hipblaslt_desc *out, enum hipblaslt_compute compute,
                                                 enum hipblaslt_type scale)
 {
-    bool is_known = compute == HIPBLASLT_COMPUTE_32F || compute == HIPBLASLT_COMPUTE_32F_FAST_TF32;
-    if (!is_known || scale != HIPBLASLT_R_32F) return HIPBLASLT_INVALID_VALUE;
+    if (compute != HIPBLASLT_COMPUTE_32F || scale != HIPBLASLT_R_32F)
+        return HIPBLASLT_INVALID_VALUE;
     *out = heap(sizeof **out);
-    **out = (struct hipblaslt_desc_data){.compute = compute};
+    **out = (struct hipblaslt_desc_data){.transpose_a = 0};
     stub_hipblaslt.descriptors++;
     return HIPBLASLT_SUCCESS;
 }
@@ -190,9 +188,6 @@ enum hipblaslt_status hipblasLtMatmulAlgoGetHeuristic(hipblaslt_handle lt, hipbl
     *count = 0;
     if (!lt || c != d || !has_matching_sizes(&w) || max < 1) return HIPBLASLT_INVALID_VALUE;
     if (w.k == STUB_HIP_UNSUPPORTED_K) return HIPBLASLT_NOT_SUPPORTED;
-    if (m->compute == HIPBLASLT_COMPUTE_32F_FAST_TF32 &&
-        (refuses_tf32 || a->type != HIPBLASLT_R_32F || d->type != HIPBLASLT_R_32F))
-        return HIPBLASLT_NOT_SUPPORTED;
     if (p->workspace < WORKSPACE) return HIPBLASLT_SUCCESS;
     *results = (struct hipblaslt_result){.algorithm = {{MARK}, WORKSPACE}, .workspace = WORKSPACE};
     *count = 1;
@@ -226,7 +221,6 @@ enum hipblaslt_status hipblasLtMatmul(hipblaslt_handle lt, hipblaslt_desc m, con
     if (refuses_all) return HIPBLASLT_INVALID_VALUE;
     memcpy(&w.alpha, alpha, sizeof w.alpha), memcpy(&w.beta, beta, sizeof w.beta);
     stub_hipblaslt.ran++;
-    if (m->compute == HIPBLASLT_COMPUTE_32F_FAST_TF32) stub_hipblaslt.ran_tf32++;
     struct kernel_launch kernel = {.name = "hipblasLtMatmul",
                                    .grid = {1, 1, 1},
                                    .block = {1, 1, 1},

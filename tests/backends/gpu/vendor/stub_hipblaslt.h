@@ -13,11 +13,10 @@ enum { STUB_HIP_UNSUPPORTED_K = 13 };
 
 struct stub_hipblaslt {
     int handles, descriptors, layouts, preferences; /* that exist */
-    int num_heuristics, ran, ran_tf32, failed;      /* calls */
+    int num_heuristics, ran, failed;                /* calls */
 };
 extern struct stub_hipblaslt stub_hipblaslt;
 void stub_hipblaslt_break(bool broken);
-void stub_hipblaslt_refuse(bool refused);      /* when it is called, what it has algorithms for */
-void stub_hipblaslt_hide(bool hidden);         /* as if it were not installed */
-void stub_hipblaslt_refuse_tf32(bool refused); /* as on GPUs that do not multiply it */
-void stub_hipblaslt_set_version(int version);  /* 100401 is 1.4.1 */
+void stub_hipblaslt_refuse(bool refused);     /* when it is called, what it has algorithms for */
+void stub_hipblaslt_hide(bool hidden);        /* as if it were not installed */
+void stub_hipblaslt_set_version(int version); /* 100401 is 1.4.1 */

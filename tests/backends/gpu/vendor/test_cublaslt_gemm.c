@@ -240,20 +240,6 @@ TEST(fast_accumulation_is_used_for_forward_gemms_only)
     CHECK(stub_cublaslt.fast_accumulation == before.fast_accumulation + 1);
 }
 
-TEST(a_gemm_rounds_to_tf32_only_where_that_is_allowed)
-{
-    struct gemm_rig r;
-    struct stub_cublaslt before = stub_cublaslt;
-    open_rig(&r, (struct gemm){32, 48, 64, .a = GEMM_F32, .b = GEMM_F32, .out = F32});
-    free(run_gemm(&r, false));
-    CHECK(stub_cublaslt.tf32 == before.tf32);
-    r.g.tf32 = true;
-    free(run_gemm(&r, false));
-    CHECK(stub_cublaslt.tf32 == before.tf32 + 1 && stub_cublaslt.matmuls == 2);
-    CHECK(stub_cublaslt.failed == before.failed);
-    close_rig(&r);
-}
-
 TEST(partial_sums_are_added_in_float32_and_in_order)
 {
     struct stub_cublaslt before = stub_cublaslt;

@@ -163,24 +163,6 @@ TEST(a_gemm_is_prepared_once_for_hipblaslt_and_everything_is_freed)
     CHECK(!stub_hipblaslt.preferences && stub_hipblaslt.failed == before.failed);
 }
 
-TEST(hipblaslt_rounds_operands_to_tf32_only_where_that_is_allowed_and_supported)
-{
-    for (int variant = 0; variant < 4; variant++) {
-        bool allowed = variant & 1, refused = variant & 2;
-        struct gemm g = {32, 48, 64, .tf32 = allowed, .a = GEMM_F32, .b = GEMM_F32, .out = F32};
-        struct gemm_rig r;
-        struct stub_hipblaslt before = stub_hipblaslt;
-        stub_hipblaslt_refuse_tf32(refused);
-        open_rig(&r, g);
-        free(run_gemm(&r, false));
-        CHECK(stub_hipblaslt.ran == before.ran + 1);
-        CHECK(stub_hipblaslt.ran_tf32 == before.ran_tf32 + (allowed && !refused));
-        close_rig(&r);
-        CHECK(!stub_hipblaslt.descriptors && !stub_hipblaslt.layouts);
-    }
-    stub_hipblaslt_refuse_tf32(false);
-}
-
 TEST(our_kernels_compute_what_hipblaslt_does_not_support)
 {
     struct stub_hipblaslt before = stub_hipblaslt;

@@ -14,7 +14,7 @@ typedef enum {
     CUBLAS_STATUS_NOT_SUPPORTED = 15
 } cublasStatus_t;
 typedef enum { CUBLAS_OP_N, CUBLAS_OP_T } cublasOperation_t;
-typedef enum { CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_32F_FAST_TF32 = 77 } cublasComputeType_t;
+typedef enum { CUBLAS_COMPUTE_32F = 68 } cublasComputeType_t;
 typedef enum {
     CUDA_R_32F = 0,
     CUDA_R_16BF = 14,
