@@ -244,6 +244,26 @@ static enum status send_receive(const struct block_exchange *x, struct word_mess
     return STATUS_OK;
 }
 
+/* Instead of a number of words: the sender has failed, with the status that is added. */
+static const uint32_t failed = UINT32_MAX - STATUS_COUNT;
+
+/* Sends x->out, `out` words or the sender's failure, and receives x->in, *in words.  The failure of
+ * the rank that should have sent them, or COMM. */
+static enum status exchange_words(struct block_exchange *x, int to, uint32_t out, int from,
+                                  uint32_t *in)
+{
+    uint32_t announced = 0;
+    TRY(send_receive(x, (struct word_message){to, &out, 1},
+                     (struct word_message){from, &announced, 1}));
+    *in = announced < failed ? announced : 0;
+    reserve_words(&x->in, &x->in_capacity, *in);
+    TRY(send_receive(x, (struct word_message){to, x->out, out < failed ? out : 0},
+                     (struct word_message){from, x->in, *in}));
+    if (announced < failed) return STATUS_OK;
+    enum status theirs = (enum status)(announced - failed);
+    return status_fail(theirs, __FILE__, __LINE__, "rank %d failed: %s", from, status_text(theirs));
+}
+
 enum status block_exchange_fill(struct block_exchange *x, const struct file_block *blocks,
                                 enum safetensors_dtype dtype, void *bytes)
 {
@@ -257,14 +277,14 @@ enum status block_exchange_fill(struct block_exchange *x, const struct file_bloc
     for (int k = 1; k < size; k++) {
         int to = (rank + k) % size, from = (rank + size - k) % size;
         uint32_t out = 0, in = 0;
+        enum status packed = STATUS_OK;
         if (!sends_any(x, rank, to, &blocks[to])) to = -1;
         if (!sends_any(x, from, rank, mine)) from = -1;
-        if (to >= 0) status_save(&first, pack_runs(x, &blocks[to], to, &out));
-        TRY(send_receive(x, (struct word_message){to, &out, 1},
-                         (struct word_message){from, &in, 1}));
-        reserve_words(&x->in, &x->in_capacity, in);
-        TRY(send_receive(x, (struct word_message){to, x->out, out},
-                         (struct word_message){from, x->in, in}));
+        if (to >= 0) status_save(&first, packed = pack_runs(x, &blocks[to], to, &out));
+        if (packed) out = failed + packed;
+        enum status st = exchange_words(x, to, out, from, &in);
+        status_save(&first, st);
+        if (st == STATUS_COMM) break;
         unpack_runs(x, in, &buffer);
     }
     TRY(status_restore(&first));

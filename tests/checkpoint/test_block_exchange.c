@@ -89,6 +89,42 @@ out:
     return st;
 }
 
+static enum status cannot_read(void *context, const struct shard_run *run, size_t first,
+                               size_t count, const float **values)
+{
+    (void)context, (void)run, (void)first, (void)count, (void)values;
+    FAIL(IO, "the device is gone");
+}
+
+/* Rank 1 lacks what rank 0 cannot read. */
+static enum status fill_without_source(const struct comm *world, void *context)
+{
+    struct rank_shard s;
+    struct block_exchange x;
+    float got[BLOCK];
+    enum status st = STATUS_OK;
+    (void)context;
+    rank_shard_open(&s, SHARDING_FSDP, false, world->rank, world->size);
+    struct tensor_source source = {.read = cannot_read};
+    struct block_span span = {.first = 0, .count = BLOCK, .source = &source};
+    struct file_block blocks[2] = {{&span, 0}, {&span, 1}};
+    TRY_OUT(block_exchange_open(&x, &s.layout, &s.shard, world));
+    enum status own = block_exchange_fill(&x, blocks, SAFETENSORS_F32, got);
+    const char *says = world->rank ? "rank 0 failed: " : "the device is gone";
+    if (own != STATUS_IO || !strstr(status_message(), says))
+        FAIL_OUT(DATA, "rank %d: status %d: %s", world->rank, own, status_message());
+    if (world->rank && !comm_failed_elsewhere()) FAIL_OUT(DATA, "said: %s", status_message());
+out:
+    block_exchange_close(&x);
+    rank_shard_release(&s);
+    return st;
+}
+
+TEST(rank_that_lacks_what_another_cannot_read_says_so)
+{
+    CHECK_STATUS(OK, ranks_run(2, fill_without_source, NULL));
+}
+
 TEST(element_that_no_rank_holds_is_named) { CHECK_STATUS(OK, ranks_run(2, fill_with_hole, NULL)); }
 
 TEST(block_exchange_converts_to_the_files_dtype)
