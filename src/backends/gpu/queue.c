@@ -275,6 +275,29 @@ static enum status check_capability(int capability, int index)
     return STATUS_OK;
 }
 
+bool GPU_NAME(lacks_driver_for_ptx)(int capability, int driver, int toolkit)
+{
+    int major = capability / 10;
+    bool has_binary = major == 8 || major == 9 || (major == 10 && toolkit >= 12080);
+    return capability && !has_binary && driver / 10 < toolkit / 10;
+}
+
+static void warn_of_ptx(int capability, int index)
+{
+    int driver = 0, toolkit = 0;
+#if defined(GPU_CUDA)
+    (void)cudaDriverGetVersion(&driver);
+    (void)cudaRuntimeGetVersion(&toolkit);
+#endif
+    if (!GPU_NAME(lacks_driver_for_ptx)(capability, driver, toolkit)) return;
+    log_line(LOG_WARN,
+             "GPU %d has compute capability %d.%d, for which this program has only PTX of CUDA "
+             "%d.%d, unless it was built with CUDA_ARCH, and the driver compiles PTX of up to CUDA "
+             "%d.%d: if kernels fail, update the driver, or rebuild with its version of CUDA",
+             index, capability / 10, capability % 10, toolkit / 1000, toolkit / 10 % 100,
+             driver / 1000, driver / 10 % 100);
+}
+
 /* Whether code for a target such as "gfx90a" or "gfx942:xnack-", which ends at a character of an
  * option, runs on an architecture: code that says nothing of a feature runs with and without it. */
 static bool runs_on(const char *target, const char *architecture)
@@ -343,6 +366,7 @@ enum status GPU_NAME(open)(struct queue **out, int index)
     if (error != gpuSuccess)
         FAIL(DEVICE, "GPU %d cannot be used: %s", index, gpuGetErrorString(error));
     TRY(st);
+    warn_of_ptx(capability, index);
     q->has_ranges = profiler_open();
     q->native_fp8 = capability >= NATIVE_FP8_CAPABILITY;
     *out = &q->base;

@@ -33,6 +33,11 @@ static inline gpu_stream gpu_stream_of(const struct queue *queue)
     return ((const struct gpu_queue *)queue)->stream;
 }
 
+/* Whether a GPU of that compute capability (120 for 12.0; 0: not NVIDIA's) needs PTX, which its
+ * driver compiles only if it is not older than the toolkit.  toolkit.mk makes binary code for
+ * sm_80, sm_90 and, from CUDA 12.8 on, sm_100, which runs on GPUs of the same major version.
+ * Versions are 12040 for 12.4. */
+bool GPU_NAME(lacks_driver_for_ptx)(int capability, int driver, int toolkit);
 /* Whether flags of hipcc, such as "--offload-arch=gfx90a --offload-arch=gfx942:xnack-", generate
  * code for an architecture that gpu_architecture names.  True where they do not tell: "native" or a
  * generic one; and for "". */

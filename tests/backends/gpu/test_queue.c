@@ -57,6 +57,18 @@ TEST(gpu_queue_zeroes_every_byte_of_large_pinned_memory)
     gpu_emu32_close(queue);
 }
 
+TEST(only_a_driver_older_than_the_toolkit_cannot_run_ptx_on_gpus_without_binary_code)
+{
+    static const int with_binary[] = {80, 86, 89, 90, 100, 103};
+    for (int i = 0; i < 6; i++)
+        CHECK(!gpu_emu32_lacks_driver_for_ptx(with_binary[i], 13000, 13010));
+    CHECK(gpu_emu32_lacks_driver_for_ptx(120, 13000, 13010));
+    CHECK(!gpu_emu32_lacks_driver_for_ptx(120, 13010, 13010));
+    CHECK(!gpu_emu32_lacks_driver_for_ptx(120, 13020, 13010));
+    CHECK(gpu_emu32_lacks_driver_for_ptx(100, 12060, 12070)); /* that nvcc knows no sm_100 */
+    CHECK(!gpu_emu32_lacks_driver_for_ptx(0, 0, 0));          /* another vendor's GPU */
+}
+
 TEST(flags_of_hipcc_tell_for_which_architectures_a_program_has_code)
 {
     static const char two[] = "--offload-arch=gfx90a --offload-arch=gfx942:xnack- -g";
