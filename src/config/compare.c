@@ -46,8 +46,8 @@ void config_for_each(const struct config *c,
 static bool decides_results(const char *key)
 {
     static const char *const others[] = {
-        "job.",    "metrics.", "profiling.", "checkpoint.",
-        "device.", "config.",  "comm.",      "data.accept_changed"};
+        "job.",    "metrics.", "profiling.",          "checkpoint.",         "device.",
+        "config.", "comm.",    "data.accept_changed", "model.vocab_multiple"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (!strncmp(key, others[i], strlen(others[i]))) return false;
     return true;
@@ -105,7 +105,6 @@ static const struct key_class {
     {"model.head_dim", CHANGE_refused, IN_ALL},
     {"model.ffn_hidden", CHANGE_refused, IN_ALL},
     {"model.vocab_size", CHANGE_refused, IN_ALL},
-    {"model.vocab_multiple", CHANGE_by_shape, IN_ALL},
     {"model.qk_norm", CHANGE_refused, IN_ALL},
     {"model.post_norm", CHANGE_refused, IN_ALL},
     {"model.sliding_window", CHANGE_by_name, IN_ALL},

@@ -63,13 +63,15 @@ TEST(compare_lists_what_may_change_results)
     CHECK(!out.lines.len && !out.refused.len);
     const char *settings[] = {"training.global_batch_size=64", "data.source.0.weight=0.5",
                               "job.dump_folder=elsewhere",     "metrics.log_freq=7",
-                              "data.accept_changed=[\"x\"]",   "comm.init_timeout_seconds=9"};
-    CHECK_STATUS(OK, config_load(&b, path, settings, 6));
+                              "data.accept_changed=[\"x\"]",   "comm.init_timeout_seconds=9",
+                              "model.vocab_multiple=1"};
+    CHECK_STATUS(OK, config_load(&b, path, settings, 7));
     compare(&a, &b, &out);
     CHECK(strstr(out.lines.data, "training.global_batch_size: -1 -> 64 (continues)\n"));
     CHECK(strstr(out.lines.data, "data.source.0.weight: 1.0 -> 0.5 (continues)"));
     CHECK(!strstr(out.lines.data, "job.") && !strstr(out.lines.data, "metrics."));
     CHECK(!strstr(out.lines.data, "comm.") && !strstr(out.lines.data, "accept_changed"));
+    CHECK(!strstr(out.lines.data, "vocab_multiple"));
     CHECK(!out.refused.len);
     config_release(&a), config_release(&b);
     config_changes_release(&out);

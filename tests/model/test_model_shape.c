@@ -187,6 +187,25 @@ TEST(options_override_the_flavor)
     CHECK(s.G == 2 && s.K == 32 && s.F == 100 && s.V == 77);
 }
 
+/* Rows of bfloat16 logits that are not a multiple of 16 bytes exclude cuBLASLt's fast kernels. */
+TEST(a_vocabulary_of_any_size_is_padded_for_the_gemms_of_gpus_unless_the_option_is_set)
+{
+    static const struct {
+        int V, multiple, rows;
+    } cases[] = {{261, 0, 272},       {4095, 0, 4096},   {4097, 0, 4160}, {50257, 0, 50304},
+                 {128256, 0, 128256}, {50257, 1, 50257}, {261, 128, 384}};
+    struct model_config c = model_defaults("llama3", "debugmodel");
+    CHECK(c.vocab_multiple == 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct model_shape s, slice;
+        c.vocab_multiple = cases[i].multiple;
+        CHECK_STATUS(OK, model_shape_resolve(&s, &c, cases[i].V));
+        slice = model_shape_slice(&s, 0, 1);
+        CHECK(model_shape_vocab(&slice, 0).rows == cases[i].rows);
+        CHECK(s.V == cases[i].V && model_shape_vocab(&s, 0).rows == cases[i].V);
+    }
+}
+
 TEST(qwen_flavors_have_the_published_sizes_and_the_settings_of_their_family)
 {
     static const struct {

@@ -50,7 +50,7 @@ static const struct choice choices[] = {
     {30, {"model.tie_embeddings=true", "model.tie_embeddings=false"}},
     {25, {"model.attn_mask_type=block_causal"}},
     {12, {"model.init=normal", "model.init=megatron", "model.depth_init=false"}},
-    {12, {"model.vocab_multiple=16", "model.vocab_size=300"}},
+    {12, {"model.vocab_multiple=128", "model.vocab_size=300"}},
     {15,
      {QUANTIZED, DELAYED, DELAYED "float8.amax_history_len=2 float8.margin=1",
       QUANTIZED " float8.filter_fqns=[\"layers.0.\",\"w2\"]"}},

@@ -371,6 +371,7 @@ TEST(padding_of_the_vocabulary_trains_the_same_model)
 {
     static const struct layout_row layouts[] = {
         {"TP 2", 2, {TP(2)}},
+        {"automatic", 1, {MULTIPLE(0)}},
         {"multiple of 64", 1, {MULTIPLE(64)}},
         {"FSDP 2, multiple of 64", 2, {SHARD(2), MULTIPLE(64)}},
         {"TP 2, multiple of 16", 2, {TP(2), MULTIPLE(16)}},
@@ -379,8 +380,9 @@ TEST(padding_of_the_vocabulary_trains_the_same_model)
         {"PP 2 x TP 2, multiple of 16", 4, {PP(2), TP(2), MULTIPLE(16)}},
     };
     size_t count = sizeof layouts / sizeof *layouts;
-    compare_layouts("padded vocabulary", layouts, count, LAYOUT(SHARD(1), ODD));
-    compare_layouts("padded vocabulary, tied", layouts, count, LAYOUT(SHARD(1), ODD, TIED));
+    compare_layouts("padded vocabulary", layouts, count, LAYOUT(SHARD(1), ODD, MULTIPLE(1)));
+    compare_layouts("padded vocabulary, tied", layouts, count,
+                    LAYOUT(SHARD(1), ODD, MULTIPLE(1), TIED));
 }
 
 /* Every mask, with odd sequence lengths; also compares the validation loss. */

@@ -220,7 +220,7 @@ TEST(a_run_resumes_with_another_padding_of_the_vocabulary)
 #define ODD         "model.vocab_size=261"
 #define MULTIPLE(n) "model.vocab_multiple=" #n
     static const struct layout_of_ranks padded[] = {
-        {"no padding", 1, {ODD, SHARD(1)}},
+        {"no padding", 1, {ODD, SHARD(1), MULTIPLE(1)}},
         {"TP 4, multiple of 128", 4, {ODD, TP(4), MULTIPLE(128), ASYNC}},
         {"FSDP 2 x TP 2", 4, {ODD, SHARD(2), TP(2)}},
     };
