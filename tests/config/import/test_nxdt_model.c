@@ -35,7 +35,7 @@ TEST(the_keys_of_nxd_trainings_megatron_model_are_translated)
     } cases[] = {
         {"  has_bias: False\n",
          {"model.rope_theta=1e+04", "model.attention_bias=\"auto\"", "model.tie_embeddings=false",
-          "model.sliding_window=0", "model.init=\"megatron\""}},
+          "model.sliding_window=0", "model.vocab_multiple=8"}},
         {"  has_bias: True\n  sliding_window_size: 1024\n",
          {"model.attention_bias=\"all\"", "model.mlp_bias=true", "model.sliding_window=1024"}},
         {"  has_bias: False\n  position_freq_base: 20000\n  position_abf_factor: 5\n"
