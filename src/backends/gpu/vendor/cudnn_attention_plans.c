@@ -260,16 +260,42 @@ static bool is_same_key(const struct sdpa_key *x, const struct sdpa_key *y)
            a->rectangle.num_keys == b->rectangle.num_keys;
 }
 
+static struct sdpa_plan *add_plan(struct cudnn_attention_plans *c, const struct sdpa_key *key)
+{
+    struct sdpa_plan *p = heap(sizeof *p);
+    *p = (struct sdpa_plan){.key = *key, .graph = graph_of(c, key), .next = c->newest};
+    c->newest = p;
+    return p;
+}
+
+/* Logs once that plans for this T would exist if it were a multiple of the tile. */
+static void log_partial_tile(struct cudnn_attention_plans *c, const struct sdpa_key *key)
+{
+    struct sdpa_key whole = *key;
+    if (c->is_quiet || key->shape.T % CUDNN_ATTENTION_TILE == 0) return;
+    whole.shape.T -= key->shape.T % CUDNN_ATTENTION_TILE;
+    whole.shape.S -= key->shape.T % CUDNN_ATTENTION_TILE;
+    if (!is_supported(c, &whole)) return;
+    for (const struct sdpa_plan *p = c->newest; p; p = p->next)
+        if (p->key.shape.T == key->shape.T) return;
+    add_plan(c, key);
+    log_line(LOG_INFO,
+             "attention, T=%d, K=%d: our own kernel, which is slower; cuDNN requires a multiple of "
+             "%d tokens",
+             key->shape.T, key->shape.K, CUDNN_ATTENTION_TILE);
+}
+
 const struct sdpa_plan *cudnn_attention_plans_find(struct cudnn_attention_plans *c,
                                                    const struct sdpa_key *key, bool builds)
 {
     struct sdpa_plan *p = c->newest;
-    if (!is_supported(c, key)) return NULL;
+    if (!is_supported(c, key)) {
+        if (builds) log_partial_tile(c, key);
+        return NULL;
+    }
     while (p && !is_same_key(&p->key, key)) p = p->next;
     if (!p && builds) {
-        p = heap(sizeof *p);
-        *p = (struct sdpa_plan){.key = *key, .graph = graph_of(c, key), .next = c->newest};
-        c->newest = p;
+        p = add_plan(c, key);
         build_plan(c, p);
     }
     return p && p->plan.plan ? p : NULL;

@@ -3,6 +3,8 @@
 
 #include "backends/gpu/vendor/cudnn_attention_plans.h"
 #include "backends/gpu/vendor/h200.h"
+#include "base/file.h"
+#include "base/log.h"
 
 enum { VERSION = 91900, MIB = 1 << 20, KIB = 1 << 10 };
 
@@ -91,6 +93,34 @@ TEST(geforce_blackwell_requires_a_version)
     CHECK_STATUS(OK, cudnn_attention_plans_check_gpu(&c));
     c.version = 91100, c.capability = 100;
     CHECK_STATUS(OK, cudnn_attention_plans_check_gpu(&c));
+}
+
+/* The sizing pass looks for each shape's plans once or more. */
+TEST(a_length_that_cudnn_does_not_support_is_logged_once)
+{
+    struct cudnn_attention_plans c = {.version = VERSION, .capability = 90, .deterministic = true};
+    struct text log = {0};
+    const char *path = test_path(test_folder(), "log.txt");
+    CHECK_STATUS(OK, log_open(path));
+    log_set_quiet(true);
+    for (int backward = 0; backward < 2; backward++)
+        for (int B = 1; B < 3; B++) {
+            struct sdpa_key key = key_of(B, 1000, backward);
+            CHECK(!cudnn_attention_plans_find(&c, &key, true));
+            CHECK(!cudnn_attention_plans_find(&c, &key, false));
+        }
+    struct sdpa_key validation = key_of(1, 300, false), full = key_of(1, 260, false);
+    full.shape.dtype = F32; /* whatever the length */
+    CHECK(!cudnn_attention_plans_find(&c, &validation, true));
+    CHECK(!cudnn_attention_plans_find(&c, &full, true));
+    log_set_quiet(false);
+    CHECK_STATUS(OK, log_open(NULL));
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &log));
+    const char *first = strstr(log.data, "attention, T=1000, K=128: our own kernel");
+    CHECK(first && !strstr(first + 1, "attention, T=1000"));
+    CHECK(strstr(log.data, "T=300") && !strstr(log.data, "T=260"));
+    text_release(&log);
+    cudnn_attention_plans_release(&c);
 }
 
 TEST(heads_of_some_sizes_can_have_plans)
