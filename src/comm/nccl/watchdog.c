@@ -118,6 +118,9 @@ static void abort_all(struct watchdog *w)
     pthread_mutex_unlock(&w->calls);
 }
 
+/* While another thread loads a kernel for the first time, CUDA's calls, also check_all's, may block
+ * until the device's work has ended.  If a transfer never ends, timeout_s has no effect then: the
+ * heartbeat, which calls nothing of CUDA, ends the run. */
 static void *watch(void *context)
 {
     struct watchdog *w = context;
