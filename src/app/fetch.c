@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/app.h"
 #include "app/arguments.h"
+#include "base/file.h"
+#include "data/source.h"
 #include "hub/hub.h"
 
 #include <stdio.h>
@@ -17,6 +19,13 @@ static const char usage[] =
 
 static bool is_data_set(const char *path) { return !strncmp(path, "hf://datasets/", 14); }
 
+/* An object of a store may be a tokenizer of any name, but not with the suffix of other files. */
+static bool has_no_tokenizer(const char *path)
+{
+    bool is_data = source_has_suffix(path) && !file_has_suffix(path, ".json");
+    return is_data_set(path) || is_data || hub_is_weights(file_name(path));
+}
+
 /* Checks all paths before the first download. */
 static enum status check_paths(const struct arguments *a, bool tokenizer)
 {
@@ -27,9 +36,10 @@ static enum status check_paths(const struct arguments *a, bool tokenizer)
                  "fetch: \"%s\": expected hf://datasets/ORG/NAME/GLOB, hf://ORG/MODEL or "
                  "s3://BUCKET/KEY",
                  path);
-        if (tokenizer && is_data_set(path))
+        if (tokenizer && has_no_tokenizer(path))
             FAIL(USAGE,
-                 "--tokenizer has no effect with a data set: \"%s\"; expected hf://ORG/MODEL or "
+                 "--tokenizer has no effect with data or weights: \"%s\"; expected hf://ORG/MODEL "
+                 "or "
                  "s3://BUCKET/KEY",
                  path);
     }

@@ -25,7 +25,8 @@ static bool is_raw_tokens(const char *path)
     return is_raw;
 }
 
-static enum status detect_kind(const char *path, const struct source_kind **kind)
+/* By the suffix alone; NULL: unknown. */
+static const struct source_kind *find_kind(const char *path)
 {
     static const struct source_kind *const kinds[] = {&source_jsonl,
                                                       &source_text,
@@ -34,14 +35,18 @@ static enum status detect_kind(const char *path, const struct source_kind **kind
                                                       &source_megatron,
                                                       &source_table,
                                                       &source_npy};
-    *kind = &source_raw_tokens;
-    if (is_raw_tokens(path)) return STATUS_OK;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         for (size_t j = 0; j < SOURCE_SUFFIXES && kinds[i]->suffixes[j]; j++)
-            if (file_has_suffix(path, kinds[i]->suffixes[j])) {
-                *kind = kinds[i];
-                return STATUS_OK;
-            }
+            if (file_has_suffix(path, kinds[i]->suffixes[j])) return kinds[i];
+    return NULL;
+}
+
+bool source_has_suffix(const char *path) { return find_kind(path) != NULL; }
+
+static enum status detect_kind(const char *path, const struct source_kind **kind)
+{
+    *kind = is_raw_tokens(path) ? &source_raw_tokens : find_kind(path);
+    if (*kind) return STATUS_OK;
     FAIL(
         CONFIG,
         "%s: unknown file type; supported are .txt, .jsonl (both also .gz, .zst), .json, .parquet, "

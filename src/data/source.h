@@ -62,6 +62,8 @@ struct source {
 /* MISSING, DATA, CONFIG: no file matches the path, its kind is unknown, a file is damaged. */
 enum status source_open(struct source *s, const struct source_config *config);
 void source_close(struct source *s);
+/* Whether a path ends like that of a source's file. */
+bool source_has_suffix(const char *path);
 /* CONFIG: --column names a column, and the source's files have none.  Also the errors of
  * source_open. */
 enum status source_check_column(const struct source_config *config);

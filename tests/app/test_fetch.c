@@ -63,7 +63,14 @@ TEST(fetch_reports_what_is_wrong)
     const char *data = "hf://datasets/org/name/*.jsonl";
     CHECK(LLAMERO(NULL, &err, "fetch", data, "data/*.jsonl") == 64);
     CHECK(LLAMERO(NULL, &err, "fetch", "--tokenizer", "hf://org/name", data) == 64);
-    CHECK(strstr(err.data, "--tokenizer has no effect with a data set"));
+    CHECK(strstr(err.data, "--tokenizer has no effect with data or weights"));
+    static const char *const others[] = {"s3://bucket/data.jsonl", "s3://bucket/a/*.parquet",
+                                         "hf://org/name/model.safetensors"};
+    for (size_t i = 0; i < 3; i++) {
+        text_clear(&err);
+        CHECK(LLAMERO(NULL, &err, "fetch", "--tokenizer", others[i]) == 64);
+        CHECK(strstr(err.data, "--tokenizer has no effect with data or weights"));
+    }
     CHECK(s.num_requests == requests); /* all paths are checked first */
     CHECK(LLAMERO(NULL, &err, "fetch", "hf://datasets/org/name/none") == 66);
     CHECK(strstr(err.data, "hf://datasets/org/name/none"));
