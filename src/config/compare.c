@@ -4,6 +4,7 @@
 #include "config/effective.h"
 #include "config/sections.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -90,83 +91,105 @@ static enum order_set order_of(const struct config *c)
     return c->data.packing == PACKING_best_fit ? IN_BEST_FIT : IN_STREAMS;
 }
 
-/* Keys that do not simply continue; those of arrays without their numbers. */
+/* How the model's shape holds a setting. */
+enum shape_part {
+    SHAPE_none,
+    SHAPE_int,
+    SHAPE_real,
+    SHAPE_factor, /* model_shape_multiplier */
+    SHAPE_bool,
+    SHAPE_biases,
+    SHAPE_scaling,
+    SHAPE_derived /* in other settings' values */
+};
+
+/* What a change of a key does, unless the run simply continues, and where the shape has its value.
+ * Keys of arrays are without their numbers. */
 static const struct key_class {
     const char *key;
     enum change_class class;
     enum order_set orders;
+    enum shape_part part;
+    size_t at; /* of the field in struct model_shape */
 } key_classes[] = {
-    {"model.name", CHANGE_by_shape, IN_ALL},
-    {"model.flavor", CHANGE_by_shape, IN_ALL},
-    {"model.dim", CHANGE_refused, IN_ALL},
-    {"model.n_layers", CHANGE_refused, IN_ALL},
-    {"model.n_heads", CHANGE_refused, IN_ALL},
-    {"model.n_kv_heads", CHANGE_refused, IN_ALL},
-    {"model.head_dim", CHANGE_refused, IN_ALL},
-    {"model.ffn_hidden", CHANGE_refused, IN_ALL},
-    {"model.vocab_size", CHANGE_refused, IN_ALL},
-    {"model.qk_norm", CHANGE_refused, IN_ALL},
-    {"model.post_norm", CHANGE_refused, IN_ALL},
-    {"model.sliding_window", CHANGE_by_name, IN_ALL},
-    {"model.attention_bias", CHANGE_refused, IN_ALL},
-    {"model.mlp_bias", CHANGE_refused, IN_ALL},
-    {"model.partial_rotary_factor", CHANGE_refused, IN_ALL},
-    {"model.no_rope_layer_interval", CHANGE_refused, IN_ALL},
-    {"model.embedding_multiplier", CHANGE_refused, IN_ALL},
-    {"model.residual_multiplier", CHANGE_refused, IN_ALL},
-    {"model.attention_multiplier", CHANGE_refused, IN_ALL},
-    {"model.logits_scaling", CHANGE_refused, IN_ALL},
-    {"model.tie_embeddings", CHANGE_by_name, IN_ALL},
-    {"model.rope_theta", CHANGE_by_name, IN_ALL},
-    {"model.rope_scaling", CHANGE_by_name, IN_ALL},
-    {"model.rope_factor", CHANGE_by_shape, IN_ALL},
-    {"model.rope_original_context", CHANGE_by_shape, IN_ALL},
-    {"model.rope_low_freq_factor", CHANGE_by_shape, IN_ALL},
-    {"model.rope_high_freq_factor", CHANGE_by_shape, IN_ALL},
-    {"model.rope_beta_fast", CHANGE_by_shape, IN_ALL},
-    {"model.rope_beta_slow", CHANGE_by_shape, IN_ALL},
-    {"model.rope_attention_factor", CHANGE_by_shape, IN_ALL},
-    {"model.rope_short_factor", CHANGE_by_shape, IN_ALL},
-    {"model.rope_long_factor", CHANGE_by_shape, IN_ALL},
-    {"model.norm_eps", CHANGE_by_name, IN_ALL},
-    {"model.attn_mask_type", CHANGE_by_name, IN_ALL},
-    {"optimizer.name", CHANGE_by_state, IN_ALL},
-    {"debug.seed", CHANGE_refused, IN_ALL},
-    {"data.order", CHANGE_refused, IN_ALL},
-    {"data.seed", CHANGE_refused, IN_ALL},
-    {"data.packing", CHANGE_refused, IN_STREAMS | IN_BEST_FIT},
-    {"data.shuffle_window", CHANGE_refused, IN_STREAMS | IN_BEST_FIT},
-    {"data.validation_share", CHANGE_refused, IN_STREAMS | IN_BEST_FIT},
-    {"data.bos", CHANGE_refused, IN_BEST_FIT},
-    {"data.eos", CHANGE_refused, IN_BEST_FIT},
-    {"data.row_overlap", CHANGE_refused, IN_BEST_FIT},
-    {"data.split", CHANGE_refused, IN_MEGATRON},
-    {"data.blend", CHANGE_refused, IN_MEGATRON},
-    {"data.samples", CHANGE_by_samples, IN_MEGATRON},
-    {"data.sampler", CHANGE_refused, IN_MEGATRON},
-    {"data.sampler_ranks", CHANGE_refused, IN_MEGATRON},
-    {"data.sampler_rows", CHANGE_refused, IN_MEGATRON},
-    {"data.sampler_batch", CHANGE_refused, IN_MEGATRON},
-    {"data.tokenizer", CHANGE_by_content, IN_ALL},
-    {"data.source", CHANGE_refused, IN_BEST_FIT | IN_MEGATRON},
-    {"data.source.path", CHANGE_by_content, IN_ALL},
-    {"data.source.name", CHANGE_restarts, IN_STREAMS},
-    {"data.source.weight", CHANGE_refused, IN_BEST_FIT | IN_MEGATRON},
-    {"data.source.column", CHANGE_refused, IN_ALL},
-    {"data.source.filter_column", CHANGE_refused, IN_ALL},
-    {"data.source.filter_value", CHANGE_refused, IN_ALL},
-    {"data.source.motifs", CHANGE_refused, IN_ALL},
-    {"data.source.neurons", CHANGE_refused, IN_ALL},
-    {"objective.name", CHANGE_by_name, IN_STREAMS},
-    {"objective.name", CHANGE_refused, IN_BEST_FIT | IN_MEGATRON},
-    {"objective.mask_probability", CHANGE_refused, IN_BEST_FIT | IN_MEGATRON},
-    {"objective.mask_token", CHANGE_refused, IN_BEST_FIT | IN_MEGATRON},
-    {"training.dataset_path", CHANGE_by_content, IN_ALL},
-    {"training.seq_len", CHANGE_refused, IN_BEST_FIT | IN_MEGATRON},
-    {"training.steps", CHANGE_by_samples, IN_MEGATRON},
-    {"training.local_batch_size", CHANGE_by_samples, IN_MEGATRON},
-    {"training.global_batch_size", CHANGE_by_samples, IN_MEGATRON},
-    {"training.batch_ramp", CHANGE_by_samples, IN_MEGATRON},
+#define OF(part, field) SHAPE_##part, offsetof(struct model_shape, field)
+#define DERIVED         SHAPE_derived, 0
+#define NONE            SHAPE_none, 0
+    {"model.name", CHANGE_by_shape, IN_ALL, DERIVED},
+    {"model.flavor", CHANGE_by_shape, IN_ALL, DERIVED},
+    {"model.dim", CHANGE_refused, IN_ALL, OF(int, D)},
+    {"model.n_layers", CHANGE_refused, IN_ALL, OF(int, L)},
+    {"model.n_heads", CHANGE_refused, IN_ALL, OF(int, H)},
+    {"model.n_kv_heads", CHANGE_refused, IN_ALL, OF(int, G)},
+    {"model.head_dim", CHANGE_refused, IN_ALL, OF(int, K)},
+    {"model.ffn_hidden", CHANGE_refused, IN_ALL, OF(int, F)},
+    {"model.vocab_size", CHANGE_refused, IN_ALL, OF(int, V)},
+    {"model.qk_norm", CHANGE_refused, IN_ALL, OF(bool, qk_norm)},
+    {"model.post_norm", CHANGE_refused, IN_ALL, OF(bool, post_norm)},
+    {"model.attention_bias", CHANGE_refused, IN_ALL, SHAPE_biases, 0},
+    {"model.sliding_window", CHANGE_by_name, IN_ALL, OF(int, window)},
+    {"model.mlp_bias", CHANGE_refused, IN_ALL, OF(bool, mlp_bias)},
+    {"model.tie_embeddings", CHANGE_by_name, IN_ALL, OF(bool, tied)},
+    {"model.rope_theta", CHANGE_by_name, IN_ALL, OF(real, rope_theta)},
+    {"model.norm_eps", CHANGE_by_name, IN_ALL, OF(real, norm_eps)},
+    {"model.max_context", CHANGE_continues, IN_ALL, OF(int, max_context)},
+    {"model.partial_rotary_factor", CHANGE_refused, IN_ALL, OF(factor, partial_rotary_factor)},
+    {"model.no_rope_layer_interval", CHANGE_refused, IN_ALL, OF(int, no_rope_interval)},
+    {"model.embedding_multiplier", CHANGE_refused, IN_ALL, OF(factor, embedding_multiplier)},
+    {"model.residual_multiplier", CHANGE_refused, IN_ALL, OF(factor, residual_multiplier)},
+    {"model.attention_multiplier", CHANGE_refused, IN_ALL, OF(real, attention_multiplier)},
+    {"model.logits_scaling", CHANGE_refused, IN_ALL, OF(factor, logits_scaling)},
+    {"model.rope_scaling", CHANGE_by_name, IN_ALL, SHAPE_scaling, 0},
+    {"model.rope_factor", CHANGE_by_shape, IN_ALL, DERIVED},
+    {"model.rope_original_context", CHANGE_by_shape, IN_ALL, DERIVED},
+    {"model.rope_low_freq_factor", CHANGE_by_shape, IN_ALL, DERIVED},
+    {"model.rope_high_freq_factor", CHANGE_by_shape, IN_ALL, DERIVED},
+    {"model.rope_beta_fast", CHANGE_by_shape, IN_ALL, DERIVED},
+    {"model.rope_beta_slow", CHANGE_by_shape, IN_ALL, DERIVED},
+    {"model.rope_attention_factor", CHANGE_by_shape, IN_ALL, DERIVED},
+    {"model.rope_short_factor", CHANGE_by_shape, IN_ALL, DERIVED},
+    {"model.rope_long_factor", CHANGE_by_shape, IN_ALL, DERIVED},
+    {"model.attn_mask_type", CHANGE_by_name, IN_ALL, NONE},
+    {"optimizer.name", CHANGE_by_state, IN_ALL, NONE},
+    {"debug.seed", CHANGE_refused, IN_ALL, NONE},
+    {"data.order", CHANGE_refused, IN_ALL, NONE},
+    {"data.seed", CHANGE_refused, IN_ALL, NONE},
+    {"data.packing", CHANGE_refused, IN_STREAMS | IN_BEST_FIT, NONE},
+    {"data.shuffle_window", CHANGE_refused, IN_STREAMS | IN_BEST_FIT, NONE},
+    {"data.validation_share", CHANGE_refused, IN_STREAMS | IN_BEST_FIT, NONE},
+    {"data.bos", CHANGE_refused, IN_BEST_FIT, NONE},
+    {"data.eos", CHANGE_refused, IN_BEST_FIT, NONE},
+    {"data.row_overlap", CHANGE_refused, IN_BEST_FIT, NONE},
+    {"data.split", CHANGE_refused, IN_MEGATRON, NONE},
+    {"data.blend", CHANGE_refused, IN_MEGATRON, NONE},
+    {"data.samples", CHANGE_by_samples, IN_MEGATRON, NONE},
+    {"data.sampler", CHANGE_refused, IN_MEGATRON, NONE},
+    {"data.sampler_ranks", CHANGE_refused, IN_MEGATRON, NONE},
+    {"data.sampler_rows", CHANGE_refused, IN_MEGATRON, NONE},
+    {"data.sampler_batch", CHANGE_refused, IN_MEGATRON, NONE},
+    {"data.tokenizer", CHANGE_by_content, IN_ALL, NONE},
+    {"data.source", CHANGE_refused, IN_BEST_FIT | IN_MEGATRON, NONE},
+    {"data.source.path", CHANGE_by_content, IN_ALL, NONE},
+    {"data.source.name", CHANGE_restarts, IN_STREAMS, NONE},
+    {"data.source.weight", CHANGE_refused, IN_BEST_FIT | IN_MEGATRON, NONE},
+    {"data.source.column", CHANGE_refused, IN_ALL, NONE},
+    {"data.source.filter_column", CHANGE_refused, IN_ALL, NONE},
+    {"data.source.filter_value", CHANGE_refused, IN_ALL, NONE},
+    {"data.source.motifs", CHANGE_refused, IN_ALL, NONE},
+    {"data.source.neurons", CHANGE_refused, IN_ALL, NONE},
+    {"objective.name", CHANGE_by_name, IN_STREAMS, NONE},
+    {"objective.name", CHANGE_refused, IN_BEST_FIT | IN_MEGATRON, NONE},
+    {"objective.mask_probability", CHANGE_refused, IN_BEST_FIT | IN_MEGATRON, NONE},
+    {"objective.mask_token", CHANGE_refused, IN_BEST_FIT | IN_MEGATRON, NONE},
+    {"training.dataset_path", CHANGE_by_content, IN_ALL, NONE},
+    {"training.seq_len", CHANGE_refused, IN_BEST_FIT | IN_MEGATRON, NONE},
+    {"training.steps", CHANGE_by_samples, IN_MEGATRON, NONE},
+    {"training.local_batch_size", CHANGE_by_samples, IN_MEGATRON, NONE},
+    {"training.global_batch_size", CHANGE_by_samples, IN_MEGATRON, NONE},
+    {"training.batch_ramp", CHANGE_by_samples, IN_MEGATRON, NONE},
+#undef OF
+#undef DERIVED
+#undef NONE
 };
 
 /* "data.source.3.path" without its number. */
@@ -259,27 +282,6 @@ static void add_change(const struct settings_pair *p, const char *key, const cha
     if (!allowed) refuse(p, key, class, old, now);
 }
 
-static void compare_int(const struct settings_pair *p, const char *key, int old, int now)
-{
-    char a[16], b[16];
-    if (old == now) return;
-    snprintf(a, sizeof a, "%d", old), snprintf(b, sizeof b, "%d", now);
-    add_change(p, key, a, b);
-}
-
-static void compare_real(const struct settings_pair *p, const char *key, double old, double now)
-{
-    char a[32], b[32];
-    if (old <= now && old >= now) return;
-    snprintf(a, sizeof a, "%.9g", old), snprintf(b, sizeof b, "%.9g", now);
-    add_change(p, key, a, b);
-}
-
-static void compare_bool(const struct settings_pair *p, const char *key, bool old, bool now)
-{
-    if (old != now) add_change(p, key, old ? "true" : "false", now ? "true" : "false");
-}
-
 static double mean(const double *x, int n)
 {
     double sum = 0;
@@ -310,88 +312,63 @@ static void describe_scaling(const struct rope_scaling *s, char *to, size_t size
         snprintf(to, size, "\"%s\" (factor %g)", name, s->factor);
 }
 
-/* The options of [model] that determine the shape. */
+/* Whether the shape has the value of a key. */
 static bool is_of_shape(const char *key)
 {
-    static const char *const keys[] = {"name",
-                                       "flavor",
-                                       "dim",
-                                       "n_layers",
-                                       "n_heads",
-                                       "n_kv_heads",
-                                       "head_dim",
-                                       "ffn_hidden",
-                                       "vocab_size",
-                                       "rope_theta",
-                                       "norm_eps",
-                                       "rope_scaling",
-                                       "rope_factor",
-                                       "rope_original_context",
-                                       "rope_low_freq_factor",
-                                       "rope_high_freq_factor",
-                                       "rope_beta_fast",
-                                       "rope_beta_slow",
-                                       "rope_attention_factor",
-                                       "rope_short_factor",
-                                       "rope_long_factor",
-                                       "max_context",
-                                       "partial_rotary_factor",
-                                       "no_rope_layer_interval",
-                                       "embedding_multiplier",
-                                       "residual_multiplier",
-                                       "attention_multiplier",
-                                       "logits_scaling",
-                                       "qk_norm",
-                                       "post_norm",
-                                       "sliding_window",
-                                       "attention_bias",
-                                       "mlp_bias",
-                                       "tie_embeddings"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (!strncmp(key, "model.", 6) && !strcmp(key + 6, keys[i])) return true;
+    for (size_t i = 0; i < sizeof key_classes / sizeof *key_classes; i++)
+        if (!strcmp(key, key_classes[i].key)) return key_classes[i].part != SHAPE_none;
     return false;
 }
 
-/* Sizes that follow from another that has changed are left out. */
-static void compare_shapes(const struct settings_pair *p)
+static double real_of(const struct key_class *row, const struct model_shape *s)
+{
+    const double value = *(const double *)((const char *)s + row->at);
+    return row->part == SHAPE_factor ? model_shape_multiplier(value) : value;
+}
+
+static void describe_setting(const struct key_class *row, const struct model_shape *s, char *to,
+                             size_t size)
+{
+    const char *at = (const char *)s + row->at;
+    to[0] = 0;
+    switch (row->part) {
+    case SHAPE_none:
+    case SHAPE_derived: break;
+    case SHAPE_int: snprintf(to, size, "%d", *(const int *)at); break;
+    case SHAPE_real:
+    case SHAPE_factor: snprintf(to, size, "%.9g", real_of(row, s)); break;
+    case SHAPE_bool: snprintf(to, size, "%s", *(const bool *)at ? "true" : "false"); break;
+    case SHAPE_biases: snprintf(to, size, "\"%s\"", model_shape_biases(s)); break;
+    case SHAPE_scaling: describe_scaling(&s->scaling, to, size); break;
+    }
+}
+
+/* Not if it follows from another setting that has changed. */
+static bool is_compared(const struct settings_pair *p, const char *key)
 {
     const struct model_shape *a = p->old->shape, *b = p->now->shape;
     const struct model_config *m = &p->now->config->model;
-    char old[120], now[120];
-    compare_int(p, "model.dim", a->D, b->D);
-    compare_int(p, "model.n_layers", a->L, b->L);
-    compare_int(p, "model.n_heads", a->H, b->H);
-    compare_int(p, "model.n_kv_heads", a->G, b->G);
-    if (m->head_dim || (a->D == b->D && a->H == b->H)) compare_int(p, "model.head_dim", a->K, b->K);
-    if (m->ffn_hidden || a->D == b->D) compare_int(p, "model.ffn_hidden", a->F, b->F);
-    compare_int(p, "model.vocab_size", a->V, b->V);
-    compare_bool(p, "model.qk_norm", a->qk_norm, b->qk_norm);
-    compare_bool(p, "model.post_norm", a->post_norm, b->post_norm);
-    snprintf(old, sizeof old, "\"%s\"", model_shape_biases(a));
-    snprintf(now, sizeof now, "\"%s\"", model_shape_biases(b));
-    if (strcmp(old, now)) add_change(p, "model.attention_bias", old, now);
-    compare_int(p, "model.sliding_window", a->window, b->window);
-    compare_bool(p, "model.mlp_bias", a->mlp_bias, b->mlp_bias);
-    compare_bool(p, "model.tie_embeddings", a->tied, b->tied);
-    compare_real(p, "model.rope_theta", a->rope_theta, b->rope_theta);
-    compare_real(p, "model.norm_eps", a->norm_eps, b->norm_eps);
     /* config.json has no other context than the original one of dynamic RoPE. */
     const bool is_dynamic = b->scaling.factor > 0 && b->scaling.method == ROPE_dynamic;
-    if (m->max_context && !is_dynamic)
-        compare_int(p, "model.max_context", a->max_context, b->max_context);
-    compare_real(p, "model.partial_rotary_factor", model_shape_multiplier(a->partial_rotary_factor),
-                 model_shape_multiplier(b->partial_rotary_factor));
-    compare_int(p, "model.no_rope_layer_interval", a->no_rope_interval, b->no_rope_interval);
-    compare_real(p, "model.embedding_multiplier", model_shape_multiplier(a->embedding_multiplier),
-                 model_shape_multiplier(b->embedding_multiplier));
-    compare_real(p, "model.residual_multiplier", model_shape_multiplier(a->residual_multiplier),
-                 model_shape_multiplier(b->residual_multiplier));
-    compare_real(p, "model.attention_multiplier", a->attention_multiplier, b->attention_multiplier);
-    compare_real(p, "model.logits_scaling", model_shape_multiplier(a->logits_scaling),
-                 model_shape_multiplier(b->logits_scaling));
-    describe_scaling(&a->scaling, old, sizeof old);
-    describe_scaling(&b->scaling, now, sizeof now);
-    if (strcmp(old, now)) add_change(p, "model.rope_scaling", old, now);
+    if (!strcmp(key, "model.head_dim")) return m->head_dim || (a->D == b->D && a->H == b->H);
+    if (!strcmp(key, "model.ffn_hidden")) return m->ffn_hidden || a->D == b->D;
+    if (!strcmp(key, "model.max_context")) return m->max_context && !is_dynamic;
+    return true;
+}
+
+static void compare_shapes(const struct settings_pair *p)
+{
+    for (size_t i = 0; i < sizeof key_classes / sizeof *key_classes; i++) {
+        const struct key_class *row = &key_classes[i];
+        const struct model_shape *a = p->old->shape, *b = p->now->shape;
+        char old[120], now[120];
+        if (!is_compared(p, row->key)) continue;
+        describe_setting(row, a, old, sizeof old);
+        describe_setting(row, b, now, sizeof now);
+        bool is_real = row->part == SHAPE_real || row->part == SHAPE_factor;
+        bool differs = is_real ? real_of(row, a) != real_of(row, b) : strcmp(old, now) != 0;
+        if (differs) add_change(p, row->key, old, now);
+    }
 }
 
 /* data.seed = -1 stands for debug.seed. */
