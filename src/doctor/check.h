@@ -6,6 +6,8 @@
 
 #include <stdint.h>
 
+struct hardware;
+
 /* Version, compiler, libraries. */
 void check_program(struct findings *f);
 /* Whether this program was built with MPI, and can join the ranks it was started with. */
@@ -20,6 +22,8 @@ void check_memory(struct findings *f);
 void check_limits(struct findings *f);
 /* The GPUs that this program can use, and the measured speed of the first one. */
 void check_gpus(struct findings *f);
+/* GEMMs below this fraction of the peak are slow for such a GPU: 3/4 of what large ones reach. */
+double check_gpu_slow_fraction(const struct hardware *h);
 /* Peak FLOP/s and memory bandwidth of the CPU; takes about a second. */
 void check_speed(struct findings *f);
 /* The file system of a folder: kind, free space, and a durable write. */
