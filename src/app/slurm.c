@@ -177,7 +177,9 @@ enum status command_slurm(int argc, char **argv)
          "seconds before the time limit at which the run saves a checkpoint and exits (default "
          "300, at most a quarter of the limit)"},
         {"interface", FLAG_TEXT, &b.interface, "network interface between nodes, e.g. hsn0, ib0"},
-        {"mpi", FLAG_CHOICE, &b.mpi, "pmix|pmi2: pmix for Open MPI (default), pmi2 for MPICH"},
+        {"mpi", FLAG_CHOICE, &b.mpi,
+         "pmix|pmi2|cray_shasta: pmix for Open MPI (default), pmi2 for MPICH, cray_shasta for Cray "
+         "MPICH where Slurm has that plugin"},
         {"submit", FLAG_SWITCH, &send, "submit the script with sbatch instead of printing it"},
         {0},
     };

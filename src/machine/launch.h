@@ -19,7 +19,7 @@
     X(LAUNCH_OWN, LAUNCHER_RANK, LAUNCHER_RANKS)                                                   \
     X("Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")                         \
     X("srun --mpi=pmix", "PMIX_RANK", "SLURM_STEP_NUM_TASKS")                                      \
-    X("MPICH's mpirun or srun --mpi=pmi2", "PMI_RANK", "PMI_SIZE")                                 \
+    X("MPICH's mpirun, srun --mpi=pmi2 or --mpi=cray_shasta", "PMI_RANK", "PMI_SIZE")              \
     X("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
 
 struct launch {

@@ -17,7 +17,7 @@ struct slurm_script {
     int64_t cpus_per_rank;   /* 0: whole nodes, divided among their ranks */
     int64_t gpus_per_node;   /* 0: request none */
     int64_t signal_before_s; /* seconds before the time limit at which the run gets SIGUSR1 */
-    const char *mpi;         /* how ranks find each other: "pmix", "pmi2" */
+    const char *mpi;         /* how ranks find each other: "pmix", "pmi2", "cray_shasta" */
     const char *interface;   /* network interface between nodes; "": the library's choice */
     const char *program, *folder, *config;
     const char *const *settings; /* section.key=value */

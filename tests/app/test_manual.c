@@ -78,7 +78,7 @@ TEST(help_is_also_a_command_and_rejects_unknown_formats)
     CHECK(strstr(err.data, "--help: must be man or markdown, is \"html\""));
     CHECK(LLAMERO(NULL, &err, "train", "--helpful") == 64 && strstr(err.data, "--help?"));
     CHECK(LLAMERO(NULL, &err, "slurm", "x.toml", "--mpi", "openmpi") == 64);
-    CHECK(strstr(err.data, "--mpi: \"openmpi\": expected pmix or pmi2"));
+    CHECK(strstr(err.data, "--mpi: \"openmpi\": expected pmix, pmi2 or cray_shasta"));
     CHECK(LLAMERO(&a, NULL, "config", "import", "--help=man") == 0);
     CHECK(strstr(a.data, ".TH LLAMERO-CONFIG-IMPORT 1"));
     text_release(&a), text_release(&b), text_release(&err);

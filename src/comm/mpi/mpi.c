@@ -21,7 +21,7 @@ const char mpi_launchers[] = "Open MPI's mpirun, or `srun --mpi=pmix`";
 bool mpi_knows_launcher(void) { return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMIX_RANK"); }
 #else
 const char mpi_library[] = "MPICH";
-const char mpi_launchers[] = "MPICH's mpirun, or `srun --mpi=pmi2`";
+const char mpi_launchers[] = "MPICH's mpirun, or `srun` with --mpi=pmi2 or --mpi=cray_shasta";
 bool mpi_knows_launcher(void) { return getenv("PMI_RANK") != NULL; }
 #endif
 
