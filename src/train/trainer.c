@@ -168,10 +168,12 @@ static enum status update_float8_scales(struct trainer *t)
 {
     struct float8_state *f = &t->float8;
     if (!t->has_float8) return STATUS_OK;
-    TRY(queue_wait(t->machine.queue));
-    TRY(float8_collect_amax(f));
-    TRY(comm_all_reduce(trainer_group(t, GROUP_world), REDUCE_MAX, f->global_amax,
-                        float8_num_amax(f)));
+    if (float8_num_amax(f)) { /* delayed scaling */
+        TRY(queue_wait(t->machine.queue));
+        TRY(float8_collect_amax(f));
+        TRY(comm_all_reduce(trainer_group(t, GROUP_world), REDUCE_MAX, f->global_amax,
+                            float8_num_amax(f)));
+    }
     float8_update_scales(f);
     return STATUS_OK;
 }
