@@ -124,6 +124,7 @@ static void open_closed_streams(void)
 
 int main(int argc, char **argv)
 {
+    if (!getenv("LLAMERO_TRACE")) status_exit_on_bug(); /* else abort may write a core file */
     open_closed_streams();
     signal(SIGXFSZ, SIG_IGN); /* a write beyond `ulimit -f` fails with EFBIG, and a message */
     enum status st = run_command(argc, argv);

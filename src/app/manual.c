@@ -24,7 +24,7 @@ static const struct {
     {"HF_HUB_OFFLINE", "1: never use the network"},
     {"HF_TOKEN", "access token for the Hub"},
     {"LLAMERO_S3_CACHE", "cache of objects from s3:// paths"},
-    {"LLAMERO_TRACE", "if set, an error prints the chain of calls too"},
+    {"LLAMERO_TRACE", "if set, an error prints the chain of calls too, and a bug ends by SIGABRT"},
     {"NO_COLOR", "if set and not empty, no colors"},
 };
 

@@ -16,6 +16,7 @@ static const char NEWLINES[] = {NEWLINE, 0};
 static _Thread_local char message[STATUS_TEXT];
 static _Thread_local char stack[STATUS_TEXT];
 static _Thread_local bool shared, reported;
+static bool exits_on_bug;
 
 static const struct {
     const char *name, *text;
@@ -114,8 +115,11 @@ enum status status_restore(const struct failure *f)
     return f->status;
 }
 
+void status_exit_on_bug(void) { exits_on_bug = true; }
+
 void status_bug(const char *file, int line, const char *what)
 {
     fprintf(stderr, "BUG at %s:%d: %s\n", file, line, what);
+    if (exits_on_bug) quick_exit(status_exit_code(STATUS_BUG));
     abort();
 }

@@ -2,7 +2,7 @@
  *
  * A function that can fail returns enum status; zero is success.  FAIL states the cause once,
  * where it is known; TRY returns it to the caller and adds a line to the trace.  BUG and BUG_IF
- * report programming errors: they print and abort.
+ * report programming errors: they print and end the process.
  * Memory   The message is thread-local and valid until this thread's next FAIL. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -16,6 +16,7 @@
     X(DATA, 65, "the data is damaged or malformed")                                                \
     X(RECORD, 65, "one record of the data is malformed; the others can be read")                   \
     X(MISSING, 66, "an input does not exist")                                                      \
+    X(BUG, 70, "a bug in the program")                                                             \
     X(IO, 74, "reading or writing failed")                                                         \
     X(REQUEUE, 75, "stopped on request; the checkpoint is written")                                \
     X(CONFIG, 78, "the configuration is wrong")                                                    \
@@ -74,6 +75,9 @@ enum status status_fail(enum status s, const char *file, int line, const char *f
 enum status status_trace(enum status s, const char *file, int line, const char *call)
     __attribute__((cold));
 void status_bug(const char *file, int line, const char *what) __attribute__((noreturn, cold));
+/* From now on a BUG ends the process with the exit code of STATUS_BUG instead of SIGABRT.  Call it
+ * before threads are started. */
+void status_exit_on_bug(void);
 
 /* A failure that does not return at once; an expression of its status. */
 #define FAILURE(name, ...) status_fail(STATUS_##name, __FILE__, __LINE__, __VA_ARGS__)

@@ -151,7 +151,7 @@ enum status terminal_enter_raw(void)
         (tcflag_t) ~(IGNBRK | BRKINT | PARMRK | ISTRIP | INLCR | IGNCR | ICRNL | IXON);
     terminal.raw.c_lflag &= (tcflag_t) ~(ECHO | ECHONL | ICANON | ISIG | IEXTEN);
     terminal.raw.c_cc[VMIN] = 1, terminal.raw.c_cc[VTIME] = 0;
-    if (!terminal.restores_at_exit) atexit(restore);
+    if (!terminal.restores_at_exit) atexit(restore), at_quick_exit(restore);
     terminal.restores_at_exit = true;
     handle_signals(true);
     terminal.wants_raw = true;

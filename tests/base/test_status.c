@@ -95,7 +95,8 @@ TEST(restoring_an_empty_failure_changes_nothing)
     CHECK_MESSAGE("got 7");
 }
 
-TEST(bug_aborts_and_prints_where)
+/* The state in which a child process with a BUG ends, and what it prints. */
+static int end_of_bug(bool exits, char *printed, size_t size)
 {
     int ends[2], code = 0;
     CHECK(pipe(ends) == 0);
@@ -103,16 +104,25 @@ TEST(bug_aborts_and_prints_where)
     if (!child) {
         setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
         dup2(ends[1], STDERR_FILENO);
+        if (exits) status_exit_on_bug();
         BUG_IF(1 + 1 == 2);
         _exit(0);
     }
-    char printed[256] = "";
     close(ends[1]);
-    CHECK(read(ends[0], printed, sizeof printed - 1) > 0);
+    CHECK(read(ends[0], printed, size - 1) > 0);
     close(ends[0]);
     CHECK(child > 0 && waitpid(child, &code, 0) == child);
+    return code;
+}
+
+TEST(bug_prints_where_and_ends_the_process)
+{
+    char printed[256] = "";
+    int code = end_of_bug(false, printed, sizeof printed);
     CHECK(WIFSIGNALED(code) && WTERMSIG(code) == SIGABRT);
     CHECK(strstr(printed, "test_status.c") && strstr(printed, "1 + 1 == 2"));
+    code = end_of_bug(true, printed, sizeof printed);
+    CHECK(WIFEXITED(code) && WEXITSTATUS(code) == 70);
 }
 
 TEST(status_prefix_goes_before_the_message)

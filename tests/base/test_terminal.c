@@ -25,6 +25,7 @@ static int raw_job(void *screen)
         int key = terminal_read_byte(-1);
         if (key == 'r') return 3; /* through exit */
         if (key == 'e') exit(4);
+        if (key == 'q') quick_exit(7);
         if (key == 'a') abort();
         if (key == 'w') {
             raise(SIGWINCH); /* arrives before the next wait */
@@ -55,7 +56,7 @@ TEST(raw_mode_ends_however_the_process_ends)
     static const struct {
         const char *key;
         int code;
-    } ways[] = {{"r", 3}, {"e", 4}, {"l", 5}, {"a", 128 + SIGABRT}};
+    } ways[] = {{"r", 3}, {"e", 4}, {"l", 5}, {"q", 7}, {"a", 128 + SIGABRT}};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         struct pty p;
         bool raw;
