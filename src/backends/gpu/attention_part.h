@@ -9,10 +9,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "backends/gpu/runtime.h"
+
 #if defined(__cplusplus)
 extern "C" {
 #endif
-#include "backends/gpu/runtime.h"
 #include "ops/attention.h"
 
 /* As the slots of ops.def, without bounds: *done is false where the library does not compute a
