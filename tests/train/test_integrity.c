@@ -134,7 +134,8 @@ TEST(without_the_option_nothing_is_hashed_or_allocated)
 }
 
 /* Flips a bit of one linear layer's result, in its call number `at`: of the last token, as the
- * first one attends only to itself, whatever its query is. */
+ * first one attends only to itself, whatever its query is; and of column 0, as the last ones of the
+ * head are padding. */
 static struct {
     const struct ops *real;
     int calls, at;
@@ -144,7 +145,7 @@ static enum status faulty_linear(const struct linear *a, const struct linear_fwd
                                  struct queue *queue)
 {
     TRY(faulty.real->linear_forward(a, io, queue));
-    size_t last = (size_t)a->N * (size_t)a->F - 1;
+    size_t last = (size_t)(a->N - 1) * (size_t)a->F;
     if (++faulty.calls == faulty.at) test_flip_bit(io->y_NF, 32 * last + 23);
     return STATUS_OK;
 }
