@@ -244,24 +244,35 @@ static enum status send_receive(const struct block_exchange *x, struct word_mess
     return STATUS_OK;
 }
 
-/* Instead of a number of words: the sender has failed, with the status that is added. */
-static const uint32_t failed = UINT32_MAX - STATUS_COUNT;
+/* Instead of a number of words: the sender has failed, and sends none. */
+static const uint32_t sender_failed = UINT32_MAX;
 
-/* Sends x->out, `out` words or the sender's failure, and receives x->in, *in words.  The failure of
- * the rank that should have sent them, or COMM. */
+static size_t count_words(uint32_t announced) { return announced < sender_failed ? announced : 0; }
+
+/* Sends x->out, `out` words, and receives x->in, *in words; either may be sender_failed. */
 static enum status exchange_words(struct block_exchange *x, int to, uint32_t out, int from,
                                   uint32_t *in)
 {
-    uint32_t announced = 0;
-    TRY(send_receive(x, (struct word_message){to, &out, 1},
-                     (struct word_message){from, &announced, 1}));
-    *in = announced < failed ? announced : 0;
-    reserve_words(&x->in, &x->in_capacity, *in);
-    TRY(send_receive(x, (struct word_message){to, x->out, out < failed ? out : 0},
-                     (struct word_message){from, x->in, *in}));
-    if (announced < failed) return STATUS_OK;
-    enum status theirs = (enum status)(announced - failed);
-    return status_fail(theirs, __FILE__, __LINE__, "rank %d failed: %s", from, status_text(theirs));
+    *in = 0;
+    TRY(send_receive(x, (struct word_message){to, &out, 1}, (struct word_message){from, in, 1}));
+    size_t count = count_words(*in);
+    reserve_words(&x->in, &x->in_capacity, count);
+    return send_receive(x, (struct word_message){to, x->out, count_words(out)},
+                        (struct word_message){from, x->in, count});
+}
+
+static enum status check_filled(const struct block_exchange *x, const struct file_block *b)
+{
+    for (size_t s = 0; s < b->count; s++) {
+        const struct block_span *span = &b->spans[s];
+        const unsigned char *from = x->filled + span->at, *hole = memchr(from, 0, span->count);
+        char name[96];
+        if (!hole) continue;
+        layout_tensor_name(&x->layout->tensors[span->tensor], true, name);
+        FAIL(SHAPE, "tensor %s: no rank holds element %zu", name,
+             span->first + (size_t)(hole - from));
+    }
+    return STATUS_OK;
 }
 
 enum status block_exchange_fill(struct block_exchange *x, const struct file_block *blocks,
@@ -271,31 +282,24 @@ enum status block_exchange_fill(struct block_exchange *x, const struct file_bloc
     const struct file_block *mine = &blocks[rank];
     const struct block_buffer buffer = {dtype, bytes};
     struct failure first = {0};
+    bool lacks_words = false;
     memset(x->filled, 0, TENSOR_SOURCE_ELEMENTS);
     status_save(&first, copy_own_runs(x, mine, &buffer));
     /* In step k each rank sends to the rank k above it (mod size), which spreads the load. */
     for (int k = 1; k < size; k++) {
         int to = (rank + k) % size, from = (rank + size - k) % size;
         uint32_t out = 0, in = 0;
-        enum status packed = STATUS_OK;
         if (!sends_any(x, rank, to, &blocks[to])) to = -1;
         if (!sends_any(x, from, rank, mine)) from = -1;
-        if (to >= 0) status_save(&first, packed = pack_runs(x, &blocks[to], to, &out));
-        if (packed) out = failed + packed;
+        if (to >= 0 && status_save(&first, pack_runs(x, &blocks[to], to, &out)))
+            out = sender_failed;
         enum status st = exchange_words(x, to, out, from, &in);
         status_save(&first, st);
-        if (st == STATUS_COMM) break;
-        unpack_runs(x, in, &buffer);
+        if (st) break; /* COMM */
+        lacks_words |= in == sender_failed;
+        unpack_runs(x, count_words(in), &buffer);
     }
     TRY(status_restore(&first));
-    for (size_t s = 0; s < mine->count; s++) {
-        const struct block_span *span = &mine->spans[s];
-        const unsigned char *from = x->filled + span->at, *hole = memchr(from, 0, span->count);
-        char name[96];
-        if (!hole) continue;
-        layout_tensor_name(&x->layout->tensors[span->tensor], true, name);
-        FAIL(SHAPE, "tensor %s: no rank holds element %zu", name,
-             span->first + (size_t)(hole - from));
-    }
+    if (!lacks_words) TRY(check_filled(x, mine));
     return STATUS_OK;
 }

@@ -42,7 +42,8 @@ enum status block_exchange_open(struct block_exchange *x, const struct layout *l
 void block_exchange_close(struct block_exchange *x);
 
 /* blocks[r] is the block that rank r assembles; `bytes` receives this rank's, converted to `dtype`.
- * Collective; the first failure is returned: this rank's own, that of a rank that sends to it
- * (comm_failed_elsewhere), or COMM.  SHAPE: no rank holds an element of the block. */
+ * Collective; returns this rank's first failure.  Without the elements of another rank that failed,
+ * this rank succeeds, so that comm_agree, which must follow, names the rank at fault.
+ * SHAPE: no rank holds an element of the block. */
 enum status block_exchange_fill(struct block_exchange *x, const struct file_block *blocks,
                                 enum safetensors_dtype dtype, void *bytes);

@@ -96,31 +96,36 @@ static enum status cannot_read(void *context, const struct shard_run *run, size_
     FAIL(IO, "the device is gone");
 }
 
-/* Rank 1 lacks what rank 0 cannot read. */
+/* Rank 0 lacks what rank 1 cannot read. */
 static enum status fill_without_source(const struct comm *world, void *context)
 {
-    struct rank_shard s;
+    struct rank_shard s, last;
     struct block_exchange x;
     float got[BLOCK];
     enum status st = STATUS_OK;
     (void)context;
     rank_shard_open(&s, SHARDING_FSDP, false, world->rank, world->size);
+    rank_shard_open(&last, SHARDING_FSDP, false, 1, world->size);
     struct tensor_source source = {.read = cannot_read};
-    struct block_span span = {.first = 0, .count = BLOCK, .source = &source};
-    struct file_block blocks[2] = {{&span, 0}, {&span, 1}};
+    struct shard_run run = last.shard.runs[0];
+    struct block_span span = {
+        .tensor = run.tensor, .first = run.first, .count = 1, .source = &source};
+    struct file_block blocks[2] = {{&span, 1}, {&span, 0}};
     TRY_OUT(block_exchange_open(&x, &s.layout, &s.shard, world));
     enum status own = block_exchange_fill(&x, blocks, SAFETENSORS_F32, got);
-    const char *says = world->rank ? "rank 0 failed: " : "the device is gone";
-    if (own != STATUS_IO || !strstr(status_message(), says))
-        FAIL_OUT(DATA, "rank %d: status %d: %s", world->rank, own, status_message());
-    if (world->rank && !comm_failed_elsewhere()) FAIL_OUT(DATA, "said: %s", status_message());
+    if (own != (world->rank ? STATUS_IO : STATUS_OK)) FAIL_OUT(DATA, "status %d", own);
+    enum status all = comm_agree(world, own);
+    const char *says = world->rank ? "the device is gone" : "rank 1 failed";
+    if (all != STATUS_IO || !strstr(status_message(), says))
+        FAIL_OUT(DATA, "rank %d: status %d: %s", world->rank, all, status_message());
+    if (comm_failed_elsewhere() != !world->rank) FAIL_OUT(DATA, "said: %s", status_message());
 out:
     block_exchange_close(&x);
-    rank_shard_release(&s);
+    rank_shard_release(&s), rank_shard_release(&last);
     return st;
 }
 
-TEST(rank_that_lacks_what_another_cannot_read_says_so)
+TEST(rank_that_cannot_read_its_shard_reports_why_itself)
 {
     CHECK_STATUS(OK, ranks_run(2, fill_without_source, NULL));
 }
