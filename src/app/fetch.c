@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "data/source.h"
 #include "hub/hub.h"
+#include "hub/hub_path.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,11 +20,26 @@ static const char usage[] =
 
 static bool is_data_set(const char *path) { return !strncmp(path, "hf://datasets/", 14); }
 
-/* An object of a store may be a tokenizer of any name, but not with the suffix of other files. */
-static bool has_no_tokenizer(const char *path)
+/* A file of a model, or an object, whose suffix is that of data or weights alone. */
+static bool has_other_suffix(const struct hub_path *p)
 {
-    bool is_data = source_has_suffix(path) && !file_has_suffix(path, ".json");
-    return is_data_set(path) || is_data || hub_is_weights(file_name(path));
+    bool may_be = file_has_suffix(p->path, ".json") || file_has_suffix(p->path, ".txt") ||
+                  (p->is_s3 && file_has_suffix(p->path, ".bin"));
+    return !may_be && (source_has_suffix(p->path) || hub_is_weights(file_name(p->path)));
+}
+
+static enum status check_has_tokenizer(const char *path)
+{
+    struct hub_path p;
+    TRY(hub_path_parse(&p, path));
+    bool has_none = p.is_dataset || has_other_suffix(&p);
+    hub_path_release(&p);
+    if (has_none)
+        FAIL(USAGE,
+             "--tokenizer has no effect with data or weights: \"%s\"; expected hf://ORG/MODEL or "
+             "s3://BUCKET/KEY",
+             path);
+    return STATUS_OK;
 }
 
 /* Checks all paths before the first download. */
@@ -36,12 +52,7 @@ static enum status check_paths(const struct arguments *a, bool tokenizer)
                  "fetch: \"%s\": expected hf://datasets/ORG/NAME/GLOB, hf://ORG/MODEL or "
                  "s3://BUCKET/KEY",
                  path);
-        if (tokenizer && has_no_tokenizer(path))
-            FAIL(USAGE,
-                 "--tokenizer has no effect with data or weights: \"%s\"; expected hf://ORG/MODEL "
-                 "or "
-                 "s3://BUCKET/KEY",
-                 path);
+        if (tokenizer) TRY(check_has_tokenizer(path));
     }
     return STATUS_OK;
 }

@@ -65,13 +65,19 @@ TEST(fetch_reports_what_is_wrong)
     CHECK(LLAMERO(NULL, &err, "fetch", "--tokenizer", "hf://org/name", data) == 64);
     CHECK(strstr(err.data, "--tokenizer has no effect with data or weights"));
     static const char *const others[] = {"s3://bucket/data.jsonl", "s3://bucket/a/*.parquet",
-                                         "hf://org/name/model.safetensors"};
-    for (size_t i = 0; i < 3; i++) {
+                                         "hf://org/name/model.safetensors",
+                                         "hf://org/name/pytorch_model.bin"};
+    for (size_t i = 0; i < 4; i++) {
         text_clear(&err);
         CHECK(LLAMERO(NULL, &err, "fetch", "--tokenizer", others[i]) == 64);
         CHECK(strstr(err.data, "--tokenizer has no effect with data or weights"));
     }
-    CHECK(s.num_requests == requests); /* all paths are checked first */
+    text_clear(&err);
+    CHECK(LLAMERO(NULL, &err, "fetch", "--tokenizer", "s3://bucket/ranks.txt", "hf://org/name.bin",
+                  "s3://bucket/tokenizer.bin", "hf://org/name@v1.txt", "s3://data.npy/t.json",
+                  "data/*.jsonl") == 64);
+    CHECK(strstr(err.data, "\"data/*.jsonl\": expected hf://")); /* the others are accepted */
+    CHECK(s.num_requests == requests);                           /* all paths are checked first */
     CHECK(LLAMERO(NULL, &err, "fetch", "hf://datasets/org/name/none") == 66);
     CHECK(strstr(err.data, "hf://datasets/org/name/none"));
     setenv("HF_TOKEN", "hf_wrong", 1);
