@@ -43,7 +43,7 @@ void config_for_each(const struct config *c,
         }
 }
 
-/* Of "section.key". */
+/* Of "section.key".  model.vocab_multiple only changes roundings, as the layout does. */
 static bool decides_results(const char *key)
 {
     static const char *const others[] = {
@@ -112,33 +112,37 @@ static const struct key_class {
     enum shape_part part;
     size_t at; /* of the field in struct model_shape */
 } key_classes[] = {
-#define OF(part, field) SHAPE_##part, offsetof(struct model_shape, field)
-#define DERIVED         SHAPE_derived, 0
-#define NONE            SHAPE_none, 0
+/* clang-format off */
+#define PART_OF(x) _Generic(x, int: SHAPE_int, double: SHAPE_real, bool: SHAPE_bool)
+#define OF(field)  PART_OF(((struct model_shape *)0)->field), offsetof(struct model_shape, field)
+/* clang-format on */
+#define FACTOR(field) SHAPE_factor, offsetof(struct model_shape, field)
+#define DERIVED       SHAPE_derived, 0
+#define NONE          SHAPE_none, 0
     {"model.name", CHANGE_by_shape, IN_ALL, DERIVED},
     {"model.flavor", CHANGE_by_shape, IN_ALL, DERIVED},
-    {"model.dim", CHANGE_refused, IN_ALL, OF(int, D)},
-    {"model.n_layers", CHANGE_refused, IN_ALL, OF(int, L)},
-    {"model.n_heads", CHANGE_refused, IN_ALL, OF(int, H)},
-    {"model.n_kv_heads", CHANGE_refused, IN_ALL, OF(int, G)},
-    {"model.head_dim", CHANGE_refused, IN_ALL, OF(int, K)},
-    {"model.ffn_hidden", CHANGE_refused, IN_ALL, OF(int, F)},
-    {"model.vocab_size", CHANGE_refused, IN_ALL, OF(int, V)},
-    {"model.qk_norm", CHANGE_refused, IN_ALL, OF(bool, qk_norm)},
-    {"model.post_norm", CHANGE_refused, IN_ALL, OF(bool, post_norm)},
+    {"model.dim", CHANGE_refused, IN_ALL, OF(D)},
+    {"model.n_layers", CHANGE_refused, IN_ALL, OF(L)},
+    {"model.n_heads", CHANGE_refused, IN_ALL, OF(H)},
+    {"model.n_kv_heads", CHANGE_refused, IN_ALL, OF(G)},
+    {"model.head_dim", CHANGE_refused, IN_ALL, OF(K)},
+    {"model.ffn_hidden", CHANGE_refused, IN_ALL, OF(F)},
+    {"model.vocab_size", CHANGE_refused, IN_ALL, OF(V)},
+    {"model.qk_norm", CHANGE_refused, IN_ALL, OF(qk_norm)},
+    {"model.post_norm", CHANGE_refused, IN_ALL, OF(post_norm)},
     {"model.attention_bias", CHANGE_refused, IN_ALL, SHAPE_biases, 0},
-    {"model.sliding_window", CHANGE_by_name, IN_ALL, OF(int, window)},
-    {"model.mlp_bias", CHANGE_refused, IN_ALL, OF(bool, mlp_bias)},
-    {"model.tie_embeddings", CHANGE_by_name, IN_ALL, OF(bool, tied)},
-    {"model.rope_theta", CHANGE_by_name, IN_ALL, OF(real, rope_theta)},
-    {"model.norm_eps", CHANGE_by_name, IN_ALL, OF(real, norm_eps)},
-    {"model.max_context", CHANGE_continues, IN_ALL, OF(int, max_context)},
-    {"model.partial_rotary_factor", CHANGE_refused, IN_ALL, OF(factor, partial_rotary_factor)},
-    {"model.no_rope_layer_interval", CHANGE_refused, IN_ALL, OF(int, no_rope_interval)},
-    {"model.embedding_multiplier", CHANGE_refused, IN_ALL, OF(factor, embedding_multiplier)},
-    {"model.residual_multiplier", CHANGE_refused, IN_ALL, OF(factor, residual_multiplier)},
-    {"model.attention_multiplier", CHANGE_refused, IN_ALL, OF(real, attention_multiplier)},
-    {"model.logits_scaling", CHANGE_refused, IN_ALL, OF(factor, logits_scaling)},
+    {"model.sliding_window", CHANGE_by_name, IN_ALL, OF(window)},
+    {"model.mlp_bias", CHANGE_refused, IN_ALL, OF(mlp_bias)},
+    {"model.tie_embeddings", CHANGE_by_name, IN_ALL, OF(tied)},
+    {"model.rope_theta", CHANGE_by_name, IN_ALL, OF(rope_theta)},
+    {"model.norm_eps", CHANGE_by_name, IN_ALL, OF(norm_eps)},
+    {"model.max_context", CHANGE_continues, IN_ALL, OF(max_context)},
+    {"model.partial_rotary_factor", CHANGE_refused, IN_ALL, FACTOR(partial_rotary_factor)},
+    {"model.no_rope_layer_interval", CHANGE_refused, IN_ALL, OF(no_rope_interval)},
+    {"model.embedding_multiplier", CHANGE_refused, IN_ALL, FACTOR(embedding_multiplier)},
+    {"model.residual_multiplier", CHANGE_refused, IN_ALL, FACTOR(residual_multiplier)},
+    {"model.attention_multiplier", CHANGE_refused, IN_ALL, OF(attention_multiplier)},
+    {"model.logits_scaling", CHANGE_refused, IN_ALL, FACTOR(logits_scaling)},
     {"model.rope_scaling", CHANGE_by_name, IN_ALL, SHAPE_scaling, 0},
     {"model.rope_factor", CHANGE_by_shape, IN_ALL, DERIVED},
     {"model.rope_original_context", CHANGE_by_shape, IN_ALL, DERIVED},
@@ -187,7 +191,9 @@ static const struct key_class {
     {"training.local_batch_size", CHANGE_by_samples, IN_MEGATRON, NONE},
     {"training.global_batch_size", CHANGE_by_samples, IN_MEGATRON, NONE},
     {"training.batch_ramp", CHANGE_by_samples, IN_MEGATRON, NONE},
+#undef PART_OF
 #undef OF
+#undef FACTOR
 #undef DERIVED
 #undef NONE
 };
