@@ -59,11 +59,13 @@ int64_t memory_resident_bytes(void)
 }
 
 /* The files of a cgroup's folder, and the fields of memory.stat with its page cache. */
-static const struct cgroup_version {
-    const char *root, *limit, *usage, *inactive, *active;
-} v1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
-        "total_inactive_file", "total_active_file"},
-  v2 = {"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file", "active_file"};
+struct cgroup_files {
+    const char *limit, *usage, *inactive, *active;
+};
+static const struct cgroup_files cgroup_v1 = {"memory.limit_in_bytes", "memory.usage_in_bytes",
+                                              "total_inactive_file", "total_active_file"};
+static const struct cgroup_files cgroup_v2 = {"memory.max", "memory.current", "inactive_file",
+                                              "active_file"};
 
 /* Reads a file of the folder `root``group` as a string. */
 static bool read_of_group(const char *root, const char *group, const char *file, char *bytes,
@@ -75,40 +77,33 @@ static bool read_of_group(const char *root, const char *group, const char *file,
 }
 
 /* What the group's processes use, without page cache; 0: unknown. */
-static int64_t used_by_group(const struct cgroup_version *v, const char *root, const char *group)
+static int64_t used_by_group(const struct cgroup_files *files, const char *root, const char *group)
 {
     char usage[64], stat[8192];
-    if (!read_of_group(root, group, v->usage, usage, sizeof usage)) return 0;
+    if (!read_of_group(root, group, files->usage, usage, sizeof usage)) return 0;
     int64_t used = strtoll(usage, NULL, 10);
     if (!read_of_group(root, group, "memory.stat", stat, sizeof stat)) return used;
-    int64_t inactive = memory_parse_field(stat, v->inactive);
-    int64_t active = memory_parse_field(stat, v->active);
+    int64_t inactive = memory_parse_field(stat, files->inactive);
+    int64_t active = memory_parse_field(stat, files->active);
     used -= (inactive > 0 ? inactive : 0) + (active > 0 ? active : 0);
     return used > 0 ? used : 0;
 }
 
-/* The lowest limit of a cgroup and its ancestors; truncates `group` while walking up.  With `left`,
- * limits less what is used. */
-static int64_t lowest_limit(const struct cgroup_version *v, const char *root, char *group,
-                            bool left, int64_t lowest)
+int64_t memory_cgroup_limit(int version, const char *root, char *group, bool left, int64_t lowest)
 {
+    const struct cgroup_files *files = version == 1 ? &cgroup_v1 : &cgroup_v2;
     for (;;) {
         char text[64], *end;
-        if (read_of_group(root, group, v->limit, text, sizeof text)) {
+        if (read_of_group(root, group, files->limit, text, sizeof text)) {
             long long limit = strtoll(text, &end, 10); /* "max": no limit */
             bool limits = end != text && limit > 0;
-            if (limits && left) limit -= used_by_group(v, root, group);
+            if (limits && left) limit -= used_by_group(files, root, group);
             if (limits && limit < lowest) lowest = limit > 0 ? limit : 0;
         }
         char *slash = strrchr(group, '/');
         if (!slash) return lowest;
         *slash = 0;
     }
-}
-
-int64_t memory_cgroup_limit(const char *root, char *group, bool left)
-{
-    return lowest_limit(&v2, root, group, left, INT64_MAX);
 }
 
 /* The lowest of `lowest` and the limits of this process's groups. */
@@ -128,8 +123,8 @@ static int64_t limit_by_groups(bool left, int64_t lowest)
                 snprintf(one, sizeof one, "%s", path + 1);
         }
     }
-    lowest = lowest_limit(&v2, v2.root, two, left, lowest);
-    return lowest_limit(&v1, v1.root, one, left, lowest);
+    lowest = memory_cgroup_limit(2, "/sys/fs/cgroup", two, left, lowest);
+    return memory_cgroup_limit(1, "/sys/fs/cgroup/memory", one, left, lowest);
 }
 
 int64_t memory_total_bytes(void)

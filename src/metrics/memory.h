@@ -20,10 +20,10 @@ int64_t memory_total_bytes(void);
 /* How much of that is available without swapping; all of it if the system does not report this. */
 int64_t memory_available_bytes(void);
 
-/* The lowest limit of a control group (v2), a path in the folder `root`, and its ancestors,
- * INT64_MAX without one; `left`: limits less what the group uses, except page cache.  Changes
- * `group`. */
-int64_t memory_cgroup_limit(const char *root, char *group, bool left);
+/* The lowest of `lowest` and the limits of a control group of this version (1 or 2), a path in the
+ * folder `root`, and its ancestors; `left`: limits less what the group uses, except page cache.
+ * Truncates `group`. */
+int64_t memory_cgroup_limit(int version, const char *root, char *group, bool left, int64_t lowest);
 /* The number after "name:" or "name " in text like /proc/self/status or memory.stat, or -1 if it is
  * missing. */
 int64_t memory_parse_field(const char *text, const char *name);

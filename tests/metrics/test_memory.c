@@ -43,16 +43,31 @@ TEST(memory_left_in_a_control_group_is_its_limit_less_its_use_without_page_cache
     const char *root = test_folder(), *job = test_path(root, "job"), *step = test_path(job, "step");
     CHECK(mkdir(job, 0700) == 0 && mkdir(step, 0700) == 0);
     char group[] = "/job/step", same[] = "/job/step", other[] = "/job/step", none[] = "/job";
-    CHECK(memory_cgroup_limit(root, none, true) == INT64_MAX);
+    CHECK(memory_cgroup_limit(2, root, none, true, INT64_MAX) == INT64_MAX);
     write_file(job, "memory.max", "1000\n");
     write_file(job, "memory.current", "900\n");
     write_file(job, "memory.stat", "anon 150\ninactive_file 600\nactive_file 100\n");
     write_file(step, "memory.max", "max\n");
     write_file(step, "memory.current", "5000\n");
-    CHECK(memory_cgroup_limit(root, group, false) == 1000);
-    CHECK(memory_cgroup_limit(root, same, true) == 800);
+    CHECK(memory_cgroup_limit(2, root, group, false, INT64_MAX) == 1000);
+    CHECK(memory_cgroup_limit(2, root, same, true, INT64_MAX) == 800);
     write_file(step, "memory.max", "700\n");
-    CHECK(memory_cgroup_limit(root, other, true) == 0);
+    CHECK(memory_cgroup_limit(2, root, other, true, INT64_MAX) == 0);
+}
+
+TEST(memory_left_in_a_control_group_of_version_1_counts_its_children)
+{
+    const char *root = test_folder(), *job = test_path(root, "job");
+    CHECK(mkdir(job, 0700) == 0);
+    char group[] = "/job", left[] = "/job", low[] = "/job", other[] = "/job";
+    write_file(job, "memory.limit_in_bytes", "1000\n");
+    write_file(job, "memory.usage_in_bytes", "900\n");
+    write_file(job, "memory.stat",
+               "inactive_file 1\nactive_file 2\ntotal_inactive_file 600\ntotal_active_file 100\n");
+    CHECK(memory_cgroup_limit(1, root, group, false, INT64_MAX) == 1000);
+    CHECK(memory_cgroup_limit(1, root, left, true, INT64_MAX) == 800);
+    CHECK(memory_cgroup_limit(1, root, low, true, 500) == 500);
+    CHECK(memory_cgroup_limit(2, root, other, true, 500) == 500); /* has other files */
 }
 
 TEST(memory_parse_field_matches_whole_names)
