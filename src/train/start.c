@@ -257,7 +257,7 @@ static void keep_metrics(const struct config *c, const char *branch)
          *to = file_join(branch, "metrics.jsonl");
     struct text lines = {0};
     if (file_exists(from) &&
-        (file_read(from, UINT64_C(1) << 32, &lines) || file_write(to, lines.data, lines.len)))
+        (file_read(from, UINT64_MAX, &lines) || file_write(to, lines.data, lines.len)))
         log_line(LOG_WARN, "cannot keep the abandoned branch's metrics: %s", status_message());
     text_release(&lines);
     free(from), free(to);

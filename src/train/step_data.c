@@ -174,7 +174,7 @@ static enum status read_rollbacks(const struct config *c, int64_t step, struct r
 {
     char *path = file_join(c->job.dump_folder, "metrics.jsonl");
     struct text lines = {0};
-    enum status st = file_exists(path) ? file_read(path, UINT64_C(1) << 32, &lines) : STATUS_OK;
+    enum status st = file_exists(path) ? file_read(path, UINT64_MAX, &lines) : STATUS_OK;
     for (size_t at = 0; !st && at < lines.len;) {
         const char *line = lines.data + at, *end = memchr(line, '\n', lines.len - at);
         if (!end) break; /* the run is writing it */
