@@ -52,7 +52,7 @@ struct loading {
     struct chunk_reader reader;
     struct destination to[VALUE_KINDS];
     bool excludes_moments;
-    bool is_quiet;          /* does not say what the state of other programs lacks */
+    bool is_quiet;          /* logs nothing about the state of other programs' checkpoints */
     struct extent *extents; /* owned, as is all that follows */
     size_t num_extents;
     struct model_files moments, ema;

@@ -4,7 +4,6 @@
 #include "base/json.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { MIN_BAD = 10 };
 

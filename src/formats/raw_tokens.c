@@ -4,8 +4,6 @@
 #include "base/heap.h"
 #include "base/reader.h"
 
-#include <string.h>
-
 enum { HEADER_BYTES = 1024, SAMPLE = 1 << 16, MIN_SAMPLE = 64 };
 
 /* llm.c's kinds of files. */

@@ -6,7 +6,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { CHUNK = 512 }; /* tokens of prompts per forward pass, at most */
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runs/run_filter.h"
 
-#include "runs/printable.h"
-
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>

@@ -5,7 +5,6 @@
 #include "base/median.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     BUDGET_S = 10, /* for all shapes */

@@ -6,7 +6,6 @@
 #include "checkpoint/interop/dcp_directory.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 bool dcp_detect(const char *path) { return file_exists_in(path, ".metadata"); }
 

@@ -2,7 +2,6 @@
 #include "checkpoint/interop/tensor_slices.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum status tensor_slices_map(struct tensor_slices *s, const char *path,
                               const struct file_map **map)

@@ -8,7 +8,6 @@
 #include "tokenizer/tokenizer_impl.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum status hf_pipeline_read_normalizer(struct tokenizer *t, const struct json *v)
 {
