@@ -18,6 +18,7 @@
 struct run_rows {
     const struct config *config;
     const struct mesh *mesh;
+    const struct model_shape *shape;
 };
 
 /* What a checkpoint says about the data. */
@@ -35,34 +36,30 @@ static void release_position(struct saved_position *p)
     *p = (struct saved_position){0};
 }
 
-static enum status fail_unknown(const char *folder)
+/* Of another program's checkpoint, what its files say; NULL: it has only the model. */
+static enum status read_state(const char *folder, const struct model_shape *shape,
+                              struct json **state)
 {
-    FAIL(UNSUPPORTED, "%s has no state.json, so its data position is unknown", folder);
-}
-
-/* Of a checkpoint of Megatron-LM, what its args say; NULL: it has only the model. */
-static enum status read_state(const char *folder, struct json **state)
-{
-    const struct checkpoint_state any = {.world = comm_self()};
+    const struct checkpoint_state model = {.shape = shape, .world = comm_self()};
     struct checkpoint_found found;
     char *path = file_join(folder, "state.json");
     bool has = file_exists(path);
     enum status st = has ? json_read(path, 1 << 30, state) : STATUS_OK;
     free(path);
     if (has) return st;
-    TRY(checkpoint_read_state(folder, &any, &found));
+    TRY(checkpoint_read_state(folder, &model, &found));
     *state = found.state;
-    if (found.train && !json_is_object(json_get(found.train, "data"))) TRY(fail_unknown(folder));
     return STATUS_OK;
 }
 
-/* Takes over `folder`.  A checkpoint of the model alone has no cursor. */
+/* Takes over `folder`.  A checkpoint of the model alone, or of a program whose data position is not
+ * read, has no cursor. */
 static enum status read_position(char *folder, const struct run_rows *rows,
                                  struct saved_position *p)
 {
     const struct batch_ramp full = {.global = config_step_rows(rows->config, rows->mesh)};
     *p = (struct saved_position){.folder = folder};
-    TRY(read_state(folder, &p->state));
+    TRY(read_state(folder, rows->shape, &p->state));
     if (!p->state) return STATUS_OK;
     TRY(json_get_int(p->state, "step", 0, JSON_MAX_INT, &p->step));
     const struct json *train = json_get(p->state, "train");
@@ -77,7 +74,8 @@ static enum status read_position(char *folder, const struct run_rows *rows,
     return STATUS_OK;
 }
 
-/* The newest checkpoint before the step that has a data position. */
+/* The newest checkpoint before the step that has a data position.  Those of this program that have
+ * none are of the model alone, and no run resumes from them. */
 static enum status find_before(const char *folder, int64_t step, const struct run_rows *rows,
                                struct saved_position *p)
 {
@@ -88,7 +86,12 @@ static enum status find_before(const char *folder, int64_t step, const struct ru
         if (!found) return STATUS_OK;
         step = folder_path_step(found);
         TRY(read_position(found, rows, p));
-        if (!p->state) TRY(fail_unknown(found));
+        bool resumes = !p->state || json_is_object(json_get(p->state, "train"));
+        if (resumes && !p->cursor)
+            FAIL(UNSUPPORTED,
+                 "%s: the checkpoint has no data position, so the rows of the steps after it are "
+                 "unknown",
+                 found);
     } while (!p->cursor);
     return STATUS_OK;
 }
@@ -109,7 +112,8 @@ static enum status find_after(const char *folder, int64_t step, const struct run
     return STATUS_OK;
 }
 
-/* A run may begin with the whole state of another one. */
+/* A run may begin with the whole state of another one, and with the first row if that has no data
+ * position. */
 static enum status find_initial(const struct config *c, const struct run_rows *rows,
                                 struct saved_position *p)
 {
@@ -329,7 +333,8 @@ enum status step_data_open(struct step_data *s, const struct config *c, int num_
 {
     struct saved_position from = {0}, after = {0};
     struct row_ranges passed = {0};
-    const struct run_rows rows = {c, &s->mesh};
+    struct model_shape shape;
+    const struct run_rows rows = {c, &s->mesh, &shape};
     enum status st = STATUS_OK;
     *s = (struct step_data){.step = step};
     if (step < 1 || step > c->training.steps)
@@ -340,6 +345,8 @@ enum status step_data_open(struct step_data *s, const struct config *c, int num_
     TRY_OUT(mesh_resolve(&s->mesh, &c->parallelism, 0, num_ranks));
     s->split = config_row_split(c, &s->mesh);
     s->is_skipped = option_ranges_contain(&c->guard.skip_steps, step);
+    TRY_OUT(inputs_open_tokenizer(c, false, &s->tokenizer));
+    TRY_OUT(model_shape_resolve(&shape, &c->model, tokenizer_vocab_size(s->tokenizer)));
     TRY_OUT(find_before(folder, step, &rows, &from));
     if (!from.cursor) TRY_OUT(find_initial(c, &rows, &from));
     if (from.step >= step)
@@ -351,7 +358,6 @@ enum status step_data_open(struct step_data *s, const struct config *c, int num_
     TRY_OUT(find_passed(c, step, &from, &after, &passed));
     if (!after.cursor)
         row_ranges_add_part(&passed, &s->skipped, (struct row_interval){0, UINT64_MAX});
-    TRY_OUT(inputs_open_tokenizer(c, false, &s->tokenizer));
     s->from_step = from.step, s->checkpoint = from.folder, from.folder = NULL;
     s->first_row = (uint64_t)from.next_row, s->first_position = (uint64_t)from.position;
     TRY_OUT(open_at_step(s, &rows, &from, &after, &passed));

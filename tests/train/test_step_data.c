@@ -10,9 +10,11 @@
 #include "checkpoint/manifest.h"
 #include "config/batch_ramp.h"
 #include "data/stream.h"
+#include "formats/torch_writer.h"
 #include "ops/cross_entropy.h"
 #include "train/inputs.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -441,4 +443,84 @@ TEST(rows_after_a_checkpoint_that_cannot_be_read_are_unknown)
     CHECK_MESSAGE("step-10/.metadata: ");
     CHECK_STATUS(OK, open_at(&s, 9, 1));
     simulated_close(&s);
+}
+
+/* torchtitan's checkpoint of step 3, without a data position that is read, and a model alone. */
+#define WITH_MOMENTS "tests/checkpoint/data/dcp-state"
+#define MODEL_ALONE  "tests/checkpoint/data/dcp"
+
+TEST(data_start_from_the_first_row_after_a_checkpoint_without_a_data_position)
+{
+    static const char *const initial[] = {WITH_MOMENTS, MODEL_ALONE};
+    for (int i = 0; i < 2; i++) {
+        struct simulated s;
+        SIMULATED_OPEN(&s, setting("training.dataset_path", write_lines()),
+                       setting("checkpoint.initial_load_path", initial[i]),
+                       "checkpoint.initial_load_model_only=false");
+        int begin = i ? 0 : 3;
+        s.done = begin, s.rows_done = 8 * begin;
+        train(&s, (struct job){.ranks = 2, .until = 9, .every = 100}); /* not saved */
+        for (int step = begin + 1; step <= 9; step++) check_step(&s, step, 2);
+        save(&s);
+        for (int step = begin + 1; step <= 9; step++) check_step(&s, step, 2);
+        if (begin) CHECK_STATUS(USAGE, open_at(&s, begin, 2));
+        simulated_close(&s);
+    }
+}
+
+/* Weights of a rank of Megatron-LM, without args or an optimizer. */
+static const char *write_megatron_rank(void)
+{
+    const char *root = test_folder(), *rank = test_path(root, "mp_rank_00");
+    const char *path = test_path(rank, "model_optim_rng.pt");
+    char name[] = "model.decoder.layers.0.mlp.linear_fc2.weight";
+    struct torch_tensor weight = {
+        .name = name, .dtype = SAFETENSORS_F32, .num_dims = 2, .shape = {16, 24}};
+    static const float values[16 * 24];
+    struct torch_writer w;
+    uint64_t size;
+    CHECK_STATUS(OK, file_make_dirs(rank));
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0666);
+    CHECK_STATUS(OK, torch_writer_open(&w, fd, path, 0, &weight, 1));
+    CHECK_STATUS(OK, torch_writer_put(&w, values, sizeof values));
+    CHECK_STATUS(OK, torch_writer_close(&w, &size));
+    torch_writer_release(&w);
+    CHECK(!close(fd));
+    return root;
+}
+
+TEST(data_start_from_the_first_row_after_weights_of_megatrons_ranks_without_args)
+{
+    struct simulated s;
+    SIMULATED_OPEN(&s, setting("training.dataset_path", write_lines()),
+                   setting("checkpoint.initial_load_path", write_megatron_rank()),
+                   "checkpoint.initial_load_model_only=false");
+    train(&s, (struct job){.ranks = 1, .until = 3, .every = 100});
+    for (int step = 1; step <= 3; step++) check_step(&s, step, 1);
+    simulated_close(&s);
+}
+
+static void copy_file(const char *from, const char *to, const char *name)
+{
+    struct text bytes = {0};
+    CHECK_STATUS(OK, file_read(test_path(from, name), 1 << 20, &bytes));
+    CHECK_STATUS(OK, file_write(test_path(to, name), bytes.data, bytes.len));
+    text_release(&bytes);
+}
+
+TEST(rows_after_a_runs_own_checkpoint_without_a_data_position_are_unknown)
+{
+    static const char *const own[] = {WITH_MOMENTS, MODEL_ALONE};
+    for (int i = 0; i < 2; i++) {
+        struct simulated s;
+        SIMULATED_OPEN(&s, setting("training.dataset_path", write_lines()));
+        const char *folder = test_path(s.config.job.dump_folder, "checkpoint/step-3");
+        CHECK_STATUS(OK, file_make_dirs(folder));
+        copy_file(own[i], folder, ".metadata"), copy_file(own[i], folder, "__0_0.distcp");
+        copy_file(own[i], folder, "__1_0.distcp"), copy_file(own[i], folder, "params.json");
+        CHECK_STATUS(UNSUPPORTED, open_at(&s, 5, 1));
+        CHECK_MESSAGE("step-3: the checkpoint has no data position, so the rows");
+        CHECK_STATUS(OK, open_at(&s, 3, 1));
+        simulated_close(&s);
+    }
 }
