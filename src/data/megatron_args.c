@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/megatron_args.h"
 
+#include "base/file.h"
 #include "base/log.h"
 #include "data/loader.h"
 #include "data/source.h"
@@ -103,10 +104,21 @@ static bool has_weights(const struct data_path *p, const struct order_setup *set
     return same;
 }
 
-static const char *base_name(const char *path)
+/* The length of a name without the suffix of a pair's files, which --data-path does not have. */
+static size_t stem_length(const char *name)
 {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
+    bool has_suffix = file_has_suffix(name, ".idx") || file_has_suffix(name, ".bin");
+    return strlen(name) - (has_suffix ? 4 : 0);
+}
+
+/* Whether `path` of --data-path has the name of the source's file, which its own path may match as
+ * a pattern. */
+static bool has_name(const struct source *s, const char *path)
+{
+    const char *here = file_name(s->num_files ? s->files->path : s->config->path);
+    const char *name = file_name(path);
+    size_t len = stem_length(here);
+    return len == stem_length(name) && !strncmp(here, name, len);
 }
 
 /* The folder may be another one here, so another name is only a warning. */
@@ -114,12 +126,11 @@ static void warn_of_names(const struct data_path *p, const struct order_setup *s
 {
     for (size_t i = 0; i < p->count; i++) {
         const struct json *item = json_item(p->items, p->has_weights ? 2 * i + 1 : i);
-        const char *path = setup->sources[i].config->path;
-        if (strcmp(base_name(json_string(item)), base_name(path)) != 0)
+        if (!has_name(&setup->sources[i], json_string(item)))
             log_line(LOG_WARN,
                      "%s continues where the checkpoint's run read %s: with other data, start it "
                      "over with checkpoint.exclude_from_loading = [\"dataloader\"]",
-                     path, json_string(item));
+                     setup->sources[i].config->path, json_string(item));
     }
 }
 
@@ -131,8 +142,8 @@ static void add_sources(struct text *list, const struct json *args,
     struct data_path p;
     if (!read_path(args, &p)) return;
     if (p.count != setup->num_sources)
-        text_addf(list, "%sargs.data_path has %zu sources, here are %zu", list->len ? "; " : "",
-                  p.count, setup->num_sources);
+        text_addf(list, "%sargs.data_path has %zu sources, but the configuration has %zu",
+                  list->len ? "; " : "", p.count, setup->num_sources);
     else if (p.has_weights != s->by_weights)
         text_addf(list,
                   "%sargs.data_path has %sweights, but sources are blended by %s (data.blend)",
@@ -158,9 +169,9 @@ enum status megatron_args_check(const struct json *args, const struct megatron_s
     add_sources(&list, args, s);
     if (list.len)
         st = FAILURE(CONFIG,
-                     "the checkpoint's run read its data in another order: %s. Set these to those "
-                     "of that run, or start the data over with checkpoint.exclude_from_loading = "
-                     "[\"dataloader\"]",
+                     "the checkpoint's run read its data in another order: %s. Set these options "
+                     "to that run's values, or start the data over with "
+                     "checkpoint.exclude_from_loading = [\"dataloader\"]",
                      list.data);
     text_release(&list);
     return st;

@@ -110,13 +110,19 @@ static enum status megatron_order_load(struct order *o, uint64_t stream, const i
 }
 
 /* Whether an order for `samples` has the same rows as this one as far as both go.  A longer blend
- * begins with the shorter; an index depends on how much of its last epoch is used. */
+ * begins with the shorter; an index depends on how much of its last epoch is used; the sampler
+ * "cyclic" permutes all samples. */
 static bool has_order_of(const struct megatron_order *s, uint64_t samples)
 {
     size_t n = s->setup.num_sources;
     bool same = true;
-    if (samples == s->num_requested || (s->blend.size && !s->by_weights)) return true;
-    if (s->by_weights && s->cyclic.samples) return false; /* its ranges are those of all samples */
+    if (samples == s->num_requested) return true;
+    if (s->blend.size && !s->by_weights) { /* of one epoch */
+        uint64_t size = 0;
+        for (size_t i = 0; i < n; i++) size += s->index[i].num_samples;
+        return !s->cyclic.samples || s->rows == (samples < size ? samples : size);
+    }
+    if (s->by_weights && s->cyclic.samples) return false;
     double *weights = heap(n * sizeof *weights);
     for (size_t i = 0; i < n; i++) weights[i] = s->setup.sources[i].config->weight;
     blend_normalize(weights, n);
@@ -139,9 +145,9 @@ static void warn_of_samples(const struct megatron_order *s, const struct json *a
         has_order_of(s, (uint64_t)samples))
         return;
     log_line(LOG_WARN,
-             "the checkpoint's run read its data in the order for %lld samples, which is another "
-             "than that for %llu: rows may repeat or be left out; data.samples = %lld has the "
-             "order of that run",
+             "the checkpoint's run built its data order for %lld samples; the order for %llu "
+             "differs, so rows may repeat or be skipped: set data.samples = %lld to keep the order "
+             "of that run",
              (long long)samples, (unsigned long long)s->num_requested, (long long)samples);
 }
 

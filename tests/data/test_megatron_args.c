@@ -53,13 +53,14 @@ TEST(arguments_of_megatron_with_another_order_are_an_error)
     } cases[] = {
         {"{}", NULL},
         {"{\"seed\": 1234, \"seq_length\": 8, \"split\": \"96.9,3,0.1\"}", NULL},
-        {"{\"seed\": 5}", "args.seed = 5, but data.seed = 1234. Set these"},
+        {"{\"seed\": 5}", "args.seed = 5, but data.seed = 1234. Set these options to"},
         {"{\"seq_length\": 4, \"seed\": 5}", "; args.seq_length = 4, but training.seq_len = 8"},
         {"{\"split\": \"99,1,0\"}", "args.split = \"99,1,0\", but data.split = \"969, 30, 1\""},
         {"{\"dataloader_type\": \"single\"}", NULL},
         {"{\"dataloader_type\": \"cyclic\"}",
          "args.dataloader_type = \"cyclic\", but data.sampler = \"single\""},
-        {"{\"data_path\": [\"/data/a\"]}", "args.data_path has 1 sources, here are 2"},
+        {"{\"data_path\": [\"/data/a\"]}",
+         "args.data_path has 1 sources, but the configuration has 2"},
         {"{\"data_path\": [\"/data/a\", \"/data/b\", \"c\"]}", "args.data_path has 3 sources"},
         {"{\"data_path\": [\"/data/a\", \"/data/b\"]}",
          "args.data_path has no weights, but sources are blended by weights (data.blend)"},
@@ -94,23 +95,71 @@ TEST(arguments_of_megatron_with_another_order_are_an_error)
     rig_release(&r);
 }
 
+/* Loads the position twice: args in `warned` log a warning, those in `silent` none. */
+static void check_warning(struct rig *r, const char *warned, const char *silent,
+                          const char *message)
+{
+    struct text err = {0};
+    CHECK_STATUS(OK, load_with(r, warned, &err));
+    CHECK(strstr(err.data, "warning: ") && strstr(err.data, message));
+    CHECK_STATUS(OK, load_with(r, silent, &err));
+    CHECK(!strstr(err.data, "warning: "));
+    text_release(&err);
+}
+
+static const char samples_message[] = "built its data order for ";
+
 /* One epoch has samples for 100, but not for 200. */
 TEST(samples_and_paths_of_megatron_that_may_have_another_order_are_warned_of)
 {
-    static const char *const warned[] = {"{\"samples\": 200}", "{\"samples\": 500}",
-                                         "{\"data_path\": [\"/data/other\"]}"};
-    static const char *const silent[] = {"{\"samples\": 100}", "{\"samples\": 50}",
-                                         "{\"data_path\": [\"elsewhere/a\"]}"};
+    struct rig r;
+    make_rig(&r, test_folder(), 1);
+    check_warning(&r, "{\"samples\": 200}", "{\"samples\": 100}", samples_message);
+    check_warning(&r, "{\"samples\": 500}", "{\"samples\": 50}", samples_message);
+    check_warning(&r, "{\"data_path\": [\"/data/other\"]}", "{\"data_path\": [\"elsewhere/a\"]}",
+                  "/data/other");
+    rig_release(&r);
+}
+
+TEST(a_source_may_name_a_file_of_the_pair_or_a_pattern)
+{
+    static const char *const paths[] = {"a.idx", "a.bin", "[a].*"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        const char *folder = test_folder();
+        struct rig r;
+        make_rig(&r, folder, 1);
+        r.sources[0].path = test_path(folder, paths[i]);
+        check_warning(&r, "{\"data_path\": [\"/data/ab\"]}", "{\"data_path\": [\"/data/a\"]}",
+                      "/data/ab");
+        rig_release(&r);
+    }
+}
+
+/* An epoch of the first source has 130 samples.  Its index must have 3/4 of all and a margin: 130
+ * for 172, but 131 for 173. */
+TEST(samples_of_a_blend_by_weights_count_for_each_source)
+{
+    struct rig r;
+    make_rig(&r, test_folder(), 2);
+    check_warning(&r, "{\"samples\": 173}", "{\"samples\": 172}", samples_message);
+    r.data.sampler = SAMPLER_cyclic, r.data.sampler_ranks = 2, r.data.sampler_rows = 3;
+    check_warning(&r, "{\"samples\": 99}", "{\"samples\": 100}", samples_message);
+    rig_release(&r);
+}
+
+/* Such a blend has at most one epoch.  The sampler "cyclic" permutes all of its samples. */
+TEST(samples_of_a_blend_by_lengths_count_for_the_cyclic_sampler)
+{
     struct rig r;
     struct text err = {0};
-    make_rig(&r, test_folder(), 1);
-    for (size_t i = 0; i < sizeof warned / sizeof *warned; i++) {
-        CHECK_STATUS(OK, load_with(&r, warned[i], &err));
-        CHECK(strstr(err.data, "warning: "));
-        CHECK(strstr(err.data, i < 2 ? "read its data in the order for " : "/data/other"));
-        CHECK_STATUS(OK, load_with(&r, silent[i], &err));
-        CHECK(!strstr(err.data, "warning: "));
-    }
+    make_rig(&r, test_folder(), 2);
+    r.data.blend = BLEND_BY_lengths;
+    CHECK_STATUS(OK, load_with(&r, "{\"samples\": 50}", &err));
+    CHECK(!strstr(err.data, "warning: "));
+    r.data.sampler = SAMPLER_cyclic, r.data.sampler_ranks = 2, r.data.sampler_rows = 3;
+    check_warning(&r, "{\"samples\": 99}", "{\"samples\": 100}", samples_message);
+    r.options.run_rows = 1000; /* more than there are */
+    check_warning(&r, "{\"samples\": 100}", "{\"samples\": 2000}", samples_message);
     text_release(&err);
     rig_release(&r);
 }
