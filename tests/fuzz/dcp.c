@@ -99,6 +99,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     torch_state_release(&state);
     if (!megatron_dist_read_state(folder(), &arguments) && arguments.has_args)
         BUG_IF(model_shape_check(&arguments.shape));
+    megatron_state_release(&arguments);
     use_ranks(shape);
     return 0;
 }

@@ -56,6 +56,7 @@ static enum status find_common_entry(void *context, const struct dcp_entry *e)
     struct dcp_bytes item;
     if (e->offset || strcmp(e->fqn, COMMON_ENTRY)) return STATUS_OK;
     TRY(dcp_directory_find(&r->directory, e, &item));
+    megatron_state_release(&r->state); /* an earlier entry of that name */
     TRY_PREFIX(read_common(&r->state, item.bytes, item.size, e->fqn), "%s", r->directory.path);
     return STATUS_OK;
 }
@@ -63,7 +64,6 @@ static enum status find_common_entry(void *context, const struct dcp_entry *e)
 static enum status read_state(struct megatron_reader *r)
 {
     char *file = file_join(r->directory.path, "common.pt");
-    megatron_state_init(&r->state);
     enum status st = file_exists(file) ? read_common_file(&r->state, file)
                                        : dcp_directory_visit(&r->directory, find_common_entry, r);
     free(file);
@@ -74,10 +74,17 @@ static enum status open_reader(struct megatron_reader *r, struct tensor_slices *
                                const char *path)
 {
     *r = (struct megatron_reader){.slices = slices};
+    megatron_state_init(&r->state);
     *slices = (struct tensor_slices){.path = heap_strdup(path)};
     TRY(dcp_directory_open(&r->directory, path, slices, true));
     TRY(read_state(r));
     return STATUS_OK;
+}
+
+static void close_reader(struct megatron_reader *r)
+{
+    megatron_state_release(&r->state);
+    dcp_directory_close(&r->directory);
 }
 
 enum status megatron_dist_read_state(const char *path, struct megatron_state *m)
@@ -299,7 +306,7 @@ enum status megatron_dist_open(struct tensor_slices *slices, const char *path,
     TRY_OUT(add_source(&r, MEGATRON_MODEL));
     TRY_OUT(tensor_slices_finish(slices));
 out:
-    dcp_directory_close(&r.directory);
+    close_reader(&r);
     return tensor_slices_opened(slices, st);
 }
 
@@ -334,6 +341,6 @@ enum status megatron_dist_open_moments(struct tensor_slices *slices, const char 
     else
         state->iteration = r.state.iteration;
 out:
-    dcp_directory_close(&r.directory);
+    close_reader(&r);
     return tensor_slices_opened(slices, st);
 }

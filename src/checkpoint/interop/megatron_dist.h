@@ -13,7 +13,7 @@
 #include "checkpoint/interop/torch_state.h"
 
 bool megatron_dist_detect(const char *path);
-/* Reads arguments and counters. */
+/* Reads arguments and counters; release `m` even after a failure. */
 enum status megatron_dist_read_state(const char *path, struct megatron_state *m);
 
 /* Opens the model's tensors.  The arguments give the heads; without them, `shape` does.  Rows

@@ -23,8 +23,8 @@ enum status megatron_groups_open(struct megatron_groups *g, const struct torch_a
 {
     const struct pickle_value *optimizer = find_optimizer(a);
     const struct pickle_value *inner = pickle_get(optimizer, "optimizer");
-    *g = (struct megatron_groups){.map = map, .nested = inner ? "optimizer." : ""};
-    if (!optimizer) FAIL(UNSUPPORTED, "found no optimizer, which another rank has");
+    *g = (struct megatron_groups){.path = a->name, .map = map, .nested = inner ? "optimizer." : ""};
+    if (!optimizer) FAIL(UNSUPPORTED, "%s: found no optimizer, which another rank has", a->name);
     const struct pickle_value *list = pickle_get(inner ? inner : optimizer, "param_groups");
     if (list && list->kind == PICKLE_IS_LIST) g->list = list;
     TRY(torch_archive_tensors_in(a, optimizer, &g->tensors));
@@ -53,16 +53,18 @@ static enum status find_entry(const struct megatron_groups *g, const struct mega
     int dims = megatron_tensor_dims(&s->tensor);
     char name[96];
     if (!id || id->kind != PICKLE_IS_INT)
-        FAIL(UNSUPPORTED, "param_groups[%zu] has no entry %zu, for %s", group, at, s->name);
+        FAIL(UNSUPPORTED, "%s: param_groups[%zu] has no entry %zu, for %s", g->path, group, at,
+             s->name);
     if (s->tensor.source == MEGATRON_FP32)
         snprintf(name, sizeof name, COPIES ".%zu.%zu", group, at);
     else
         snprintf(name, sizeof name, "%sstate.%lld.%s", g->nested, (long long)id->integer,
                  megatron_tensor_key(s->tensor.source));
     const struct torch_tensor *t = *found = find_tensor(g, name);
-    if (!t) FAIL(UNSUPPORTED, "the optimizer has no tensor %s, for %s", name, s->name);
+    if (!t) FAIL(UNSUPPORTED, "%s: the optimizer has no tensor %s, for %s", g->path, name, s->name);
     if (t->num_dims != dims || t->shape[0] != s->rows || (dims > 1 && t->shape[1] != s->columns))
-        FAIL(UNSUPPORTED, "the optimizer's %s does not have the shape of %s", name, s->name);
+        FAIL(UNSUPPORTED, "%s: the optimizer's %s does not have the shape of %s", g->path, name,
+             s->name);
     return STATUS_OK;
 }
 
@@ -92,11 +94,12 @@ enum status megatron_groups_add(const struct megatron_groups *g,
             if (!s.is_copy) TRY(megatron_shard_add(slices, z, &s, &piece));
         }
         if (size != at)
-            FAIL(UNSUPPORTED, "param_groups[%zu] has %zu parameters, expected %zu", group, size,
-                 at);
+            FAIL(UNSUPPORTED, "%s: param_groups[%zu] has %zu parameters, expected %zu", g->path,
+                 group, size, at);
         count += at;
     }
     if (count != model->count)
-        FAIL(UNSUPPORTED, "param_groups have %zu parameters, expected %zu", count, model->count);
+        FAIL(UNSUPPORTED, "%s: param_groups have %zu parameters, expected %zu", g->path, count,
+             model->count);
     return STATUS_OK;
 }

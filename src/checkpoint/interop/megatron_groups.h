@@ -13,6 +13,7 @@
 #include "formats/torch.h"
 
 struct megatron_groups {
+    const char *path; /* the archive's */
     struct torch_tensors tensors;
     const struct file_map *map;
     const struct pickle_value *list; /* param_groups; NULL: none */

@@ -122,6 +122,7 @@ static enum status open_first(struct first_file *f, const char *path)
 enum status megatron_ranks_read_state(const char *path, struct megatron_state *m)
 {
     struct first_file f;
+    megatron_state_init(m);
     enum status st = open_first(&f, path);
     if (!st) st = megatron_state_read(m, f.archive.pickle.root, f.path);
     st = file_map_check_after(&f.map, st);
@@ -252,8 +253,8 @@ static enum status open_rank(struct ranks_reader *r, int tp, int pp, bool from_o
     TRY_OUT(torch_archive_tensors(&a, &m.tensors));
     TRY_OUT(count_layers(r, &m));
     if (from_optimizer) {
-        TRY_PREFIX_OUT(megatron_groups_open(&g, &a, m.map), "%s", path);
-        TRY_PREFIX_OUT(add_groups(r, &m, &g), "%s", path);
+        TRY_OUT(megatron_groups_open(&g, &a, m.map));
+        TRY_OUT(add_groups(r, &m, &g));
     } else {
         r->optimizer.has_state |= megatron_groups_exist(&a);
         r->optimizer.has_copies |= megatron_groups_have_copies(&a);
@@ -291,6 +292,7 @@ static enum status open_model(struct tensor_slices *slices, const char *path,
     struct ranks_reader r = {.slices = slices};
     *slices = (struct tensor_slices){.path = heap_strdup(path)};
     enum status st = open_ranks(&r, shape);
+    megatron_state_release(&r.state);
     *part = r.optimizer;
     char *file = rank_file(path, &r.grid, 0, 0, OPTIMIZER);
     part->is_distributed = file_exists(file);
@@ -407,7 +409,9 @@ static enum status open_optimizer(struct tensor_slices *slices, const char *path
 {
     struct ranks_reader r = {.slices = slices, .optimizer = *part};
     *slices = (struct tensor_slices){.path = heap_strdup(path)};
-    return tensor_slices_opened(slices, open_optimizer_ranks(&r, shape));
+    enum status st = open_optimizer_ranks(&r, shape);
+    megatron_state_release(&r.state);
+    return tensor_slices_opened(slices, st);
 }
 
 /* Opens the float32 copies, which must be all weights of `model`. */
@@ -455,13 +459,13 @@ static enum status check_copies(const struct tensor_slices *model, const struct 
 enum status megatron_ranks_open_moments(struct tensor_slices *slices, const char *path,
                                         const struct model_shape *shape, struct torch_state *state)
 {
-    struct tensor_slices model;
+    struct tensor_slices model = {0};
     struct optimizer_part part;
     struct megatron_state m;
     enum status st = STATUS_OK;
-    TRY(megatron_ranks_read_state(path, &m));
-    TRY(open_model(&model, path, shape, &part));
     *slices = (struct tensor_slices){0};
+    TRY_OUT(megatron_ranks_read_state(path, &m));
+    TRY_OUT(open_model(&model, path, shape, &part));
     if (!part.is_distributed && !part.has_state) {
         state->iteration = m.iteration;
         goto out;
@@ -476,5 +480,6 @@ enum status megatron_ranks_open_moments(struct tensor_slices *slices, const char
     }
 out:
     tensor_slices_release(&model);
+    megatron_state_release(&m);
     return st;
 }

@@ -12,7 +12,7 @@
 
 /* `path`: an iter_N or release. */
 bool megatron_ranks_detect(const char *path);
-/* Reads arguments and counters, which every rank has. */
+/* Reads arguments and counters, which every rank has; release `m` even after a failure. */
 enum status megatron_ranks_read_state(const char *path, struct megatron_state *m);
 /* Opens the model's tensors; as megatron_dist_open.  MISSING also: a rank's file does not exist.
  * UNSUPPORTED: stages with different numbers of layers. */

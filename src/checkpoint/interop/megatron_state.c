@@ -256,28 +256,22 @@ static void write_paths(struct json_writer *w, const struct pickle_value *args)
     json_end_array(w);
 }
 
-/* Without paths if they are too long. */
 static void read_order_args(struct megatron_state *m, const struct pickle_value *args)
 {
     const struct pickle_value *sharding = pickle_get(args, "data_sharding");
-    for (int with_paths = 1; with_paths >= 0 && !m->order_args[0]; with_paths--) {
-        struct text t = {0};
-        struct json_writer w = {.text = &t};
-        json_begin_object(&w, NULL, JSON_INLINE);
-        write_count(&w, "seed", pickle_get(args, "seed"));
-        write_count(&w, "seq_length", pickle_get(args, "seq_length"));
-        write_count(&w, "micro_batch_size", pickle_get(args, "micro_batch_size"));
-        write_count(&w, "data_parallel_size", pickle_get(args, "data_parallel_size"));
-        write_samples(&w, args);
-        write_text(&w, "split", pickle_get(args, "split"));
-        write_text(&w, "dataloader_type", pickle_get(args, "dataloader_type"));
-        if (sharding && sharding->kind == PICKLE_IS_BOOL)
-            json_write_bool(&w, "data_sharding", sharding->integer);
-        if (with_paths) write_paths(&w, args);
-        json_end_object(&w);
-        if (t.len < sizeof m->order_args) memcpy(m->order_args, t.data, t.len + 1);
-        text_release(&t);
-    }
+    struct json_writer w = {.text = &m->order_args};
+    json_begin_object(&w, NULL, JSON_INLINE);
+    write_count(&w, "seed", pickle_get(args, "seed"));
+    write_count(&w, "seq_length", pickle_get(args, "seq_length"));
+    write_count(&w, "micro_batch_size", pickle_get(args, "micro_batch_size"));
+    write_count(&w, "data_parallel_size", pickle_get(args, "data_parallel_size"));
+    write_samples(&w, args);
+    write_text(&w, "split", pickle_get(args, "split"));
+    write_text(&w, "dataloader_type", pickle_get(args, "dataloader_type"));
+    if (sharding && sharding->kind == PICKLE_IS_BOOL)
+        json_write_bool(&w, "data_sharding", sharding->integer);
+    write_paths(&w, args);
+    json_end_object(&w);
 }
 
 static void read_counters(struct megatron_state *m, const struct pickle_value *common,
@@ -299,6 +293,8 @@ void megatron_state_init(struct megatron_state *m)
     *m = (struct megatron_state){
         .iteration = -1, .optimizer_step = -1, .tokens_seen = -1, .samples = -1};
 }
+
+void megatron_state_release(struct megatron_state *m) { text_release(&m->order_args); }
 
 enum status megatron_state_read(struct megatron_state *m, const struct pickle_value *common,
                                 const char *path)
@@ -350,5 +346,5 @@ void megatron_state_count(const struct megatron_state *m, struct torch_state *st
     state->tokens_seen = m->tokens_seen;
     state->samples = m->samples;
     text_clear(&state->order_args);
-    text_adds(&state->order_args, m->order_args);
+    if (m->order_args.len) text_adds(&state->order_args, m->order_args.data);
 }

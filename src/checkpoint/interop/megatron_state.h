@@ -20,13 +20,16 @@ struct megatron_state {
     int64_t vocab_multiple;   /* what Megatron-LM rounds V up to; 0: unknown */
     bool rotary_interleaved;  /* rotary pairs are adjacent rows of q and k, as Meta's */
     int64_t iteration, optimizer_step, tokens_seen; /* -1: unknown */
-    int64_t samples;       /* of the training data before the next one; -1: unknown */
-    char order_args[4096]; /* JSON of those that decide the order of samples (megatron_args.h) */
+    int64_t samples; /* of the training data before the next one; -1: unknown */
+    /* JSON of those that decide the order of samples (megatron_args.h); owned, "" without args */
+    struct text order_args;
 };
 
 void megatron_state_init(struct megatron_state *m); /* nothing is known */
-/* Reads the dict.  DATA: an argument is missing or malformed.  UNSUPPORTED: the model is no Llama;
- * the message names the argument.  CONFIG: its sizes contradict each other (model_shape_check). */
+void megatron_state_release(struct megatron_state *m);
+/* Reads the dict; release `m` even after a failure.  DATA: an argument is missing or malformed.
+ * UNSUPPORTED: the model is no Llama; the message names the argument.  CONFIG: its sizes contradict
+ * each other (model_shape_check). */
 enum status megatron_state_read(struct megatron_state *m, const struct pickle_value *common,
                                 const char *path);
 /* For what is in the order of the model.  UNSUPPORTED: there are no args. */

@@ -151,17 +151,22 @@ bool torch_files_have_shape(const char *path)
     bool has = has_config(folder);
     free(folder);
     struct megatron_state m;
-    return has || (is_megatron(path) && (read_megatron_state(path, &m) || m.has_args));
+    if (has || !is_megatron(path)) return has;
+    has = read_megatron_state(path, &m) || m.has_args;
+    megatron_state_release(&m);
+    return has;
 }
 
 static enum status read_arguments(const char *path, struct model_shape *shape)
 {
     struct megatron_state m;
-    TRY(read_megatron_state(path, &m));
-    if (!m.has_args)
-        FAIL(MISSING, "%s: the checkpoint has no args, and config.json was not found", path);
-    *shape = m.shape;
-    return STATUS_OK;
+    enum status st = read_megatron_state(path, &m);
+    if (!st && !m.has_args)
+        st =
+            FAILURE(MISSING, "%s: the checkpoint has no args, and config.json was not found", path);
+    if (!st) *shape = m.shape;
+    megatron_state_release(&m);
+    return st;
 }
 
 static enum status read_params(const char *path, const char *json, const struct model_shape *model,

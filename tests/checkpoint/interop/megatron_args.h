@@ -7,7 +7,7 @@
 
 struct megatron_args {
     int layers, tp, pp, chunks; /* 0: 1 */
-    bool tied;
+    bool tied, qkv_bias;
 };
 
 /* Adds the key and the value to an open dict. */
@@ -26,7 +26,8 @@ static inline void megatron_args_write(struct text *t, const struct megatron_arg
                 {"tensor_model_parallel_size", a->tp ? a->tp : 1},
                 {"pipeline_model_parallel_size", a->pp ? a->pp : 1},
                 {"virtual_pipeline_model_parallel_size", a->chunks ? a->chunks : 1},
-                {"untie_embeddings_and_output_weights", !a->tied}};
+                {"untie_embeddings_and_output_weights", !a->tied},
+                {"add_qkv_bias", a->qkv_bias}};
     pickle_write_string(t, "args"), pickle_write_empty_dict(t), pickle_write_mark(t);
     pickle_write_string(t, "normalization"), pickle_write_string(t, "RMSNorm");
     pickle_write_string(t, "position_embedding_type"), pickle_write_string(t, "rope");

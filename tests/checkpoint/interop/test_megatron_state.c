@@ -69,6 +69,7 @@ static enum status read_args(struct megatron_state *m, const char *without,
     write_args(&t, without, extra);
     CHECK_STATUS(OK, pickle_parse_any(&p, (unsigned char *)t.data, t.len, "common", &used));
     enum status st = megatron_state_read(m, p.root, "common.pt");
+    megatron_state_release(m);
     pickle_release(&p);
     text_release(&t);
     return st;
@@ -104,38 +105,69 @@ TEST(samples_that_give_no_data_position_are_unknown)
     CHECK(m.samples == -1);
 }
 
-TEST(arguments_that_decide_the_order_of_samples_are_kept)
+/* Reads small arguments with `extra` and, in this order, those that `write` adds. */
+static void check_order_args(const struct argument *extra, size_t count,
+                             void (*write)(struct text *t), const char *json)
 {
-    static const struct argument samples[] = {
-        {"train_iters", 7, NULL}, {"global_batch_size", 8, NULL}, {"seed", 1234, NULL}};
     struct megatron_state m;
     struct torch_state state;
     struct text t = {0};
     struct pickle p;
     size_t used;
-    CHECK_STATUS(OK, read_args(&m, NULL, &(struct argument){"split", 0, "99,1,0"}));
-    CHECK(!strcmp(m.order_args, "{\"seq_length\": 16, \"split\": \"99,1,0\"}"));
-    CHECK_STATUS(OK, read_args(&m, NULL, &(struct argument){"train_samples", 5, NULL}));
-    CHECK(!strcmp(m.order_args, "{\"seq_length\": 16, \"samples\": 5}"));
     pickle_write_proto(&t), pickle_write_empty_dict(&t), pickle_write_mark(&t);
     pickle_write_string(&t, "args"), pickle_write_empty_dict(&t), pickle_write_mark(&t);
     for (size_t i = 0; i < SMALL; i++) write_argument(&t, &small[i]);
-    for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) write_argument(&t, &samples[i]);
-    pickle_write_string(&t, "data_sharding"), pickle_write_bool(&t, false);
-    pickle_write_string(&t, "data_path"), pickle_write_empty_list(&t), pickle_write_mark(&t);
-    pickle_write_string(&t, "0.5"), pickle_write_string(&t, "/data/\"a");
-    pickle_write_appends(&t), pickle_write_setitems(&t);
-    pickle_write_setitems(&t), pickle_write_stop(&t);
+    for (size_t i = 0; i < count; i++) write_argument(&t, &extra[i]);
+    if (write) write(&t);
+    pickle_write_setitems(&t), pickle_write_setitems(&t), pickle_write_stop(&t);
     CHECK_STATUS(OK, pickle_parse_any(&p, (unsigned char *)t.data, t.len, "common", &used));
     CHECK_STATUS(OK, megatron_state_read(&m, p.root, "common.pt"));
     torch_state_init(&state);
     megatron_state_count(&m, &state);
-    CHECK(!strcmp(state.order_args.data, "{\"seed\": 1234, \"seq_length\": 16, \"samples\": 56, "
-                                         "\"data_sharding\": false, \"data_path\": [\"0.5\", "
-                                         "\"/data/\\\"a\"]}"));
+    CHECK(!strcmp(state.order_args.data, json));
     torch_state_release(&state);
+    megatron_state_release(&m);
     pickle_release(&p);
     text_release(&t);
+}
+
+static void write_weighted(struct text *t)
+{
+    pickle_write_string(t, "data_sharding"), pickle_write_bool(t, false);
+    pickle_write_string(t, "data_path"), pickle_write_empty_list(t), pickle_write_mark(t);
+    pickle_write_string(t, "0.5"), pickle_write_string(t, "/data/\"a");
+    pickle_write_appends(t);
+}
+
+enum { LONG_PATHS = 200 };
+static void write_long(struct text *t)
+{
+    pickle_write_string(t, "data_path"), pickle_write_empty_list(t), pickle_write_mark(t);
+    for (int i = 0; i < LONG_PATHS; i++) pickle_write_string(t, "/data/of/a/run/with/many/sources");
+    pickle_write_appends(t);
+}
+
+TEST(arguments_that_decide_the_order_of_samples_are_kept)
+{
+    static const struct argument split = {"split", 0, "99,1,0"}, few = {"train_samples", 5, NULL};
+    static const struct argument samples[] = {
+        {"train_iters", 7, NULL}, {"global_batch_size", 8, NULL}, {"seed", 1234, NULL}};
+    static const struct argument mock = {"mock_data", 1, NULL};
+    static const struct argument elsewhere = {"data_args_path", 0, "/data/args"};
+    struct text many = {0};
+    check_order_args(&split, 1, NULL, "{\"seq_length\": 16, \"split\": \"99,1,0\"}");
+    check_order_args(&few, 1, NULL, "{\"seq_length\": 16, \"samples\": 5}");
+    check_order_args(samples, 3, write_weighted,
+                     "{\"seed\": 1234, \"seq_length\": 16, \"samples\": 56, \"data_sharding\": "
+                     "false, \"data_path\": [\"0.5\", \"/data/\\\"a\"]}");
+    check_order_args(&mock, 1, NULL, "{\"seq_length\": 16, \"data_path\": [\"mock\"]}");
+    check_order_args(&elsewhere, 1, write_long, "{\"seq_length\": 16}");
+    text_adds(&many, "{\"seq_length\": 16, \"data_path\": [");
+    for (int i = 0; i < LONG_PATHS; i++)
+        text_addf(&many, "%s\"/data/of/a/run/with/many/sources\"", i ? ", " : "");
+    text_adds(&many, "]}");
+    check_order_args(NULL, 0, write_long, many.data);
+    text_release(&many);
 }
 
 TEST(arguments_of_other_models_are_unsupported)
@@ -234,6 +266,7 @@ TEST(corrupt_arguments_of_megatron_are_read_or_rejected)
             if (!pickle_parse_any(&p, (unsigned char *)t.data, t.len, "common", &used)) {
                 enum status st = megatron_state_read(&m, p.root, "common.pt");
                 CHECK(!st || st == STATUS_DATA || st == STATUS_UNSUPPORTED || st == STATUS_CONFIG);
+                megatron_state_release(&m);
                 *(st ? &rejected : &read) += 1;
             }
             pickle_release(&p);
