@@ -65,16 +65,16 @@ enum status axpby(const struct ops *ops, const struct axpby *a, const struct axp
     OP_RUN(axpby);
 }
 
-enum status normalize(const struct ops *ops, const struct normalize *a,
-                      const struct normalize_io *io, struct queue *queue)
+enum status divide_by_norm(const struct ops *ops, const struct divide_by_norm *a,
+                           const struct divide_by_norm_io *io, struct queue *queue)
 {
-    OP_RUN(normalize);
+    OP_RUN(divide_by_norm);
 }
 
-enum status polynomial(const struct ops *ops, const struct polynomial *a,
-                       const struct polynomial_io *io, struct queue *queue)
+enum status matrix_polynomial(const struct ops *ops, const struct matrix_polynomial *a,
+                              const struct matrix_polynomial_io *io, struct queue *queue)
 {
-    OP_RUN(polynomial);
+    OP_RUN(matrix_polynomial);
 }
 
 enum status apply_update(const struct ops *ops, const struct apply_update *a,

@@ -114,32 +114,33 @@ struct axpby_io {
 enum status axpby(const struct ops *, const struct axpby *, const struct axpby_io *,
                   struct queue *);
 
-/* y = x / max(||x||, min_norm).  The host does not wait for the norm, which is added up as in
- * sum_squares.  y may be x in F32. */
-struct normalize {
+/* y = x / max(||x||, min_norm).  The norm, added up as in sum_squares, stays on the device; nothing
+ * synchronizes with the host.  y may be x in F32. */
+struct divide_by_norm {
     size_t n;
     enum dtype to; /* of y; default F32 */
     double min_norm;
 };
-struct normalize_io {
+struct divide_by_norm_io {
     const float *x_n;
     void *y_n;
 };
-enum status normalize(const struct ops *, const struct normalize *, const struct normalize_io *,
-                      struct queue *);
+enum status divide_by_norm(const struct ops *, const struct divide_by_norm *,
+                           const struct divide_by_norm_io *, struct queue *);
 
-/* p = a I + b x + c square, of square matrices; in f32, rounded once.  p replaces x. */
-struct polynomial {
+/* p = a I + b x + c x x, of square matrices; in f32, rounded once.  The caller computes square_nn,
+ * which is x x; p replaces x. */
+struct matrix_polynomial {
     int n; /* rows, and columns */
     double a, b, c;
     enum dtype dtype; /* of x and p; default F32 */
 };
-struct polynomial_io {
+struct matrix_polynomial_io {
     const float *square_nn;
     void *x_nn;
 };
-enum status polynomial(const struct ops *, const struct polynomial *, const struct polynomial_io *,
-                       struct queue *);
+enum status matrix_polynomial(const struct ops *, const struct matrix_polynomial *,
+                              const struct matrix_polynomial_io *, struct queue *);
 
 /* Applies an update u whose rate the optimizer chose, with decoupled weight decay:
  *   w = keep w - rate u */

@@ -444,14 +444,15 @@ static enum status iterate(const struct muon *c, const struct tensor_slot *whole
 {
     int side = shorter_side(whole);
     const struct linear square = product_of(c, side, side, side);
-    const struct polynomial p = {side, ns_a, ns_b, ns_c, square.dtype};
+    const struct matrix_polynomial p = {side, ns_a, ns_b, ns_c, square.dtype};
     void *y = to == x ? c->y : to;
     TRY(multiply_gram(c, whole, x));
     TRY(linear_backward_weight(
         c->ops, &square,
         &(struct linear_bwd_weight){.dy_NF = c->gram, .x_ND = c->gram, .dw_FD = c->square},
         c->queue));
-    TRY(polynomial(c->ops, &p, &(struct polynomial_io){c->square, c->gram}, c->queue));
+    TRY(matrix_polynomial(c->ops, &p, &(struct matrix_polynomial_io){c->square, c->gram},
+                          c->queue));
     TRY(multiply_polynomial(c, whole, x, y));
     if (y != to) TRY(convert(c, (struct cast){.n = whole->elements}, y, to));
     return STATUS_OK;
@@ -459,9 +460,9 @@ static enum status iterate(const struct muon *c, const struct tensor_slot *whole
 
 static enum status normalize_whole(const struct muon *c, const struct tensor_slot *whole, int round)
 {
-    const struct normalize a = {whole->elements, product_dtype(c), min_norm};
-    const struct normalize_io io = {x_of(c, round), matrix_after(c, round, 0)};
-    TRY(normalize(c->ops, &a, &io, c->queue));
+    const struct divide_by_norm a = {whole->elements, product_dtype(c), min_norm};
+    const struct divide_by_norm_io io = {x_of(c, round), matrix_after(c, round, 0)};
+    TRY(divide_by_norm(c->ops, &a, &io, c->queue));
     return STATUS_OK;
 }
 

@@ -216,7 +216,8 @@ size_t gpu_scratch_bytes(const struct op_call *c, bool has_documents, const stru
         return larger(cudnn, flash_backward_bytes(a, lanes));
     }
     case OP_sum_squares: return sum_squares_bytes(&c->what.sum_squares);
-    case OP_normalize: return sum_squares_bytes(&(struct sum_squares){.n = c->what.normalize.n});
+    case OP_divide_by_norm:
+        return sum_squares_bytes(&(struct sum_squares){.n = c->what.divide_by_norm.n});
     case OP_amax: return AMAX_BYTES;
     default: return 0;
     }

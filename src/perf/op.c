@@ -286,17 +286,17 @@ static void axpby_work(const struct op_call *c, struct op_work *w)
     add_buffer(w, a->n, F32, a->n);
 }
 
-static void normalize_work(const struct op_call *c, struct op_work *w)
+static void divide_by_norm_work(const struct op_call *c, struct op_work *w)
 {
-    const struct normalize *a = &c->what.normalize;
+    const struct divide_by_norm *a = &c->what.divide_by_norm;
     w->bound = BOUND_COPY;
     add_buffer(w, a->n, F32, 2 * a->n); /* once for the norm */
     add_buffer(w, a->n, a->to, a->n);
 }
 
-static void polynomial_work(const struct op_call *c, struct op_work *w)
+static void matrix_polynomial_work(const struct op_call *c, struct op_work *w)
 {
-    const struct polynomial *a = &c->what.polynomial;
+    const struct matrix_polynomial *a = &c->what.matrix_polynomial;
     size_t n = (size_t)a->n * (size_t)a->n;
     w->bound = BOUND_UPDATE;
     add_buffer(w, n, F32, n);

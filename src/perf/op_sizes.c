@@ -20,12 +20,12 @@ static void add_sum_squares(struct text *out, const struct sum_squares *a)
     if (a->dtype != F32) text_addf(out, " %s", dtype_name(a->dtype));
 }
 
-static void add_normalize(struct text *out, const struct normalize *a)
+static void add_divide_by_norm(struct text *out, const struct divide_by_norm *a)
 {
     text_addf(out, "%zu -> %s", a->n, dtype_name(a->to));
 }
 
-static void add_polynomial(struct text *out, const struct polynomial *a)
+static void add_matrix_polynomial(struct text *out, const struct matrix_polynomial *a)
 {
     text_addf(out, "%d x %d %s", a->n, a->n, dtype_name(a->dtype));
 }
@@ -112,8 +112,8 @@ void op_sizes(const struct op_call *c, struct text *out)
         break;
     }
     case OP_axpby: text_addf(out, "%zu", c->what.axpby.n); break;
-    case OP_normalize: add_normalize(out, &c->what.normalize); break;
-    case OP_polynomial: add_polynomial(out, &c->what.polynomial); break;
+    case OP_divide_by_norm: add_divide_by_norm(out, &c->what.divide_by_norm); break;
+    case OP_matrix_polynomial: add_matrix_polynomial(out, &c->what.matrix_polynomial); break;
     case OP_apply_update: add_flat(out, c->what.apply_update.n, c->what.apply_update.split); break;
     case OP_update_ema: add_flat(out, c->what.update_ema.n, c->what.update_ema.split); break;
     case OP_cast: {

@@ -51,10 +51,10 @@ TEST(bench_times_every_operation_and_its_parts_sum_to_the_step)
     for (enum op_id op = 0; op < OP_COUNT; op++) { /* without context parallelism, on a CPU */
         bool is_called = op != OP_bias_forward && op != OP_bias_backward &&
                          op != OP_context_bounds && op != OP_kv_append && op != OP_unsplit &&
-                         op != OP_cast && op != OP_axpby && op != OP_normalize &&
-                         op != OP_polynomial && op != OP_apply_update && op != OP_update_ema &&
-                         op != OP_fused_amax && op != OP_fused_quantize && op != OP_adamw_8bit &&
-                         op != OP_accumulate_gradients;
+                         op != OP_cast && op != OP_axpby && op != OP_divide_by_norm &&
+                         op != OP_matrix_polynomial && op != OP_apply_update &&
+                         op != OP_update_ema && op != OP_fused_amax && op != OP_fused_quantize &&
+                         op != OP_adamw_8bit && op != OP_accumulate_gradients;
         CHECK(names(operations, op_name(op)) == is_called);
         CHECK(names(parts, op_name(op)));
     }

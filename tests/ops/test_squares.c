@@ -58,7 +58,7 @@ OPS_TEST(sums_of_squares_of_one_call_have_the_bits_of_a_call_for_each)
     }
 }
 
-OPS_TEST(normalize_divides_by_the_norm_but_never_by_less_than_the_least)
+OPS_TEST(divide_by_norm_never_divides_by_less_than_the_least)
 {
     for (int k = 0; k < 8; k++) {
         enum dtype to = k & 1 ? BF16 : F32;
@@ -69,11 +69,11 @@ OPS_TEST(normalize_divides_by_the_norm_but_never_by_less_than_the_least)
         for (size_t i = 0; i < n; i++) x[i] *= (float)scale;
         for (size_t i = 0; i < n; i++) squares += (double)x[i] * (double)x[i];
         for (size_t i = 0; i < n; i++) want[i] = x[i] / (float)fmax(sqrt(squares), 1e-7);
-        struct normalize a = {.n = n, .to = to, .min_norm = 1e-7};
-        RIG_RUN(normalize(rig_fast(), &a, &(struct normalize_io){x, y}, rig_queue()));
+        struct divide_by_norm a = {.n = n, .to = to, .min_norm = 1e-7};
+        RIG_RUN(divide_by_norm(rig_fast(), &a, &(struct divide_by_norm_io){x, y}, rig_queue()));
         for (size_t i = 0; i < n; i++)
             wide[i] = to == F32 ? ((float *)y)[i] : bf16_to_f32(((bf16 *)y)[i]);
-        rig_check_close("normalize", wide, want, n, F32, to == F32 ? 1e-6 : 3e-3);
+        rig_check_close("divide_by_norm", wide, want, n, F32, to == F32 ? 1e-6 : 3e-3);
         if (to == BF16) free(y);
         free(x), free(want), free(wide);
     }

@@ -274,7 +274,7 @@ OPS_TEST(axpby_follows_the_formula_in_place_too)
     }
 }
 
-OPS_TEST(polynomial_follows_the_formula_on_the_diagonal_too)
+OPS_TEST(matrix_polynomial_follows_the_formula_on_the_diagonal_too)
 {
     static const int sizes[] = {1, 2, 7, 8, 33, 64};
     for (size_t k = 0; k < 2 * sizeof sizes / sizeof *sizes; k++) {
@@ -290,8 +290,9 @@ OPS_TEST(polynomial_follows_the_formula_on_the_diagonal_too)
             else
                 ((bf16 *)want)[i] = bf16_from_f32(p);
         }
-        struct polynomial a = {(int)n, 3.4445, -4.775, 2.0315, dtype};
-        RIG_RUN(polynomial(rig_fast(), &a, &(struct polynomial_io){square, x}, rig_queue()));
+        struct matrix_polynomial a = {(int)n, 3.4445, -4.775, 2.0315, dtype};
+        RIG_RUN(matrix_polynomial(rig_fast(), &a, &(struct matrix_polynomial_io){square, x},
+                                  rig_queue()));
         CHECK(!memcmp(x, want, all * dtype_bytes(dtype)));
         free(square), free(x), free(want);
     }

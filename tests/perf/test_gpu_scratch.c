@@ -88,7 +88,7 @@ TEST(gpu_scratch_of_several_sums_of_squares_is_what_the_backend_reserves)
     static const size_t sizes[] = {20001, 5}; /* several blocks a sum, and one */
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct op_call c = {.op = OP_sum_squares, .what.sum_squares = {.n = sizes[i], .sums = 3}};
-        struct op_call norm = {.op = OP_normalize, .what.normalize = {.n = sizes[i]}};
+        struct op_call norm = {.op = OP_divide_by_norm, .what.divide_by_norm = {.n = sizes[i]}};
         compare_with_emulator(&c), compare_with_emulator(&norm);
     }
 }

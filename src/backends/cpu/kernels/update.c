@@ -178,8 +178,8 @@ enum status KERNEL(axpby)(const struct axpby *a, const struct axpby_io *io, stru
     return STATUS_OK;
 }
 
-enum status KERNEL(normalize)(const struct normalize *a, const struct normalize_io *io,
-                              struct queue *queue)
+enum status KERNEL(divide_by_norm)(const struct divide_by_norm *a,
+                                   const struct divide_by_norm_io *io, struct queue *queue)
 {
     double squares;
     const struct sum_squares all = {.n = a->n};
@@ -198,7 +198,8 @@ enum status KERNEL(normalize)(const struct normalize *a, const struct normalize_
 }
 
 /* One row; its element on the diagonal is computed apart, before x is replaced. */
-static void polynomial_row(const struct polynomial *p, const struct polynomial_io *io, size_t row)
+static void matrix_polynomial_row(const struct matrix_polynomial *p,
+                                  const struct matrix_polynomial_io *io, size_t row)
 {
     const size_t n = (size_t)p->n, begin = row * n, at = begin + row;
     const vector b = vector_broadcast((float)p->b), c = vector_broadcast((float)p->c);
@@ -213,12 +214,12 @@ static void polynomial_row(const struct polynomial *p, const struct polynomial_i
     vector_set(io->x_nn, at, p->dtype, 1, one + vector_broadcast((float)p->a));
 }
 
-enum status KERNEL(polynomial)(const struct polynomial *p, const struct polynomial_io *io,
-                               struct queue *queue)
+enum status KERNEL(matrix_polynomial)(const struct matrix_polynomial *p,
+                                      const struct matrix_polynomial_io *io, struct queue *queue)
 {
     if (queue->sizing) return STATUS_OK;
 #pragma omp parallel for schedule(static) num_threads(queue->num_threads)
-    for (size_t row = 0; row < (size_t)p->n; row++) polynomial_row(p, io, row);
+    for (size_t row = 0; row < (size_t)p->n; row++) matrix_polynomial_row(p, io, row);
     return STATUS_OK;
 }
 

@@ -76,8 +76,8 @@ enum status reference_axpby(const struct axpby *a, const struct axpby_io *io, st
     return STATUS_OK;
 }
 
-enum status reference_normalize(const struct normalize *a, const struct normalize_io *io,
-                                struct queue *queue)
+enum status reference_divide_by_norm(const struct divide_by_norm *a,
+                                     const struct divide_by_norm_io *io, struct queue *queue)
 {
     double squares;
     const struct sum_squares all = {.n = a->n};
@@ -88,8 +88,8 @@ enum status reference_normalize(const struct normalize *a, const struct normaliz
     return STATUS_OK;
 }
 
-enum status reference_polynomial(const struct polynomial *p, const struct polynomial_io *io,
-                                 struct queue *queue)
+enum status reference_matrix_polynomial(const struct matrix_polynomial *p,
+                                        const struct matrix_polynomial_io *io, struct queue *queue)
 {
     if (queue->sizing) return STATUS_OK;
     const float a = (float)p->a, b = (float)p->b, c = (float)p->c;

@@ -111,7 +111,8 @@ extern "C" enum status GPU_NAME(sum_squares)(const struct sum_squares *a,
 
 template <int WIDTH, typename T>
 __global__ static void __launch_bounds__(BLOCK)
-    normalize_kernel(size_t n, double min_norm, const double *squares, const float *x_n, T *y_n)
+    divide_by_norm_kernel(size_t n, double min_norm, const double *squares, const float *x_n,
+                          T *y_n)
 {
     __shared__ float shared;
     if (threadIdx.x == 0) shared = (float)(1 / fmax(sqrt(*squares), min_norm));
@@ -127,27 +128,28 @@ __global__ static void __launch_bounds__(BLOCK)
 }
 
 template <typename T>
-static enum status launch_normalize(const struct normalize *a, const double *squares,
-                                    const float *x, T *y, struct queue *queue)
+static enum status launch_divide_by_norm(const struct divide_by_norm *a, const double *squares,
+                                         const float *x, T *y, struct queue *queue)
 {
     enum { WIDTH = sizeof(T) < 4 ? 8 : 4 };
     if (is_aligned(x) && is_aligned(y))
-        LAUNCH((normalize_kernel<WIDTH, T>), element_blocks(a->n, WIDTH), BLOCK, 0, queue, a->n,
-               a->min_norm, squares, x, y);
+        LAUNCH((divide_by_norm_kernel<WIDTH, T>), element_blocks(a->n, WIDTH), BLOCK, 0, queue,
+               a->n, a->min_norm, squares, x, y);
     else
-        LAUNCH((normalize_kernel<1, T>), element_blocks(a->n, 1), BLOCK, 0, queue, a->n,
+        LAUNCH((divide_by_norm_kernel<1, T>), element_blocks(a->n, 1), BLOCK, 0, queue, a->n,
                a->min_norm, squares, x, y);
     return STATUS_OK;
 }
 
-extern "C" enum status GPU_NAME(normalize)(const struct normalize *a, const struct normalize_io *io,
-                                           struct queue *queue)
+extern "C" enum status GPU_NAME(divide_by_norm)(const struct divide_by_norm *a,
+                                                const struct divide_by_norm_io *io,
+                                                struct queue *queue)
 {
     struct sum_squares all = {};
     double *squares;
     all.n = a->n;
     TRY(add_squares(&all, io->x_n, &squares, queue));
     if (queue->sizing || !a->n) return STATUS_OK;
-    return a->to == F32 ? launch_normalize(a, squares, io->x_n, (float *)io->y_n, queue)
-                        : launch_normalize(a, squares, io->x_n, (bf16 *)io->y_n, queue);
+    return a->to == F32 ? launch_divide_by_norm(a, squares, io->x_n, (float *)io->y_n, queue)
+                        : launch_divide_by_norm(a, squares, io->x_n, (bf16 *)io->y_n, queue);
 }

@@ -319,7 +319,7 @@ extern "C" enum status GPU_NAME(axpby)(const struct axpby *a, const struct axpby
 
 template <int WIDTH, typename T>
 __global__ static void __launch_bounds__(BLOCK)
-    polynomial_kernel(unsigned n, float a, float b, float c, const float *square_nn, T *x_nn)
+    matrix_polynomial_kernel(unsigned n, float a, float b, float c, const float *square_nn, T *x_nn)
 {
     for_elements<WIDTH>((size_t)n * n, [&](auto vector, size_t at) {
         enum { COUNT = decltype(vector)::value };
@@ -336,27 +336,28 @@ __global__ static void __launch_bounds__(BLOCK)
 }
 
 template <typename T>
-static enum status launch_polynomial(const struct polynomial *p, const float *square, T *x,
-                                     struct queue *queue)
+static enum status launch_matrix_polynomial(const struct matrix_polynomial *p, const float *square,
+                                            T *x, struct queue *queue)
 {
     enum { WIDTH = sizeof(T) < 4 ? 8 : 4 };
     const float a = (float)p->a, b = (float)p->b, c = (float)p->c;
     const size_t all = (size_t)p->n * (size_t)p->n;
     if (is_aligned(square) && is_aligned(x))
-        LAUNCH((polynomial_kernel<WIDTH, T>), element_blocks(all, WIDTH), BLOCK, 0, queue,
+        LAUNCH((matrix_polynomial_kernel<WIDTH, T>), element_blocks(all, WIDTH), BLOCK, 0, queue,
                (unsigned)p->n, a, b, c, square, x);
     else
-        LAUNCH((polynomial_kernel<1, T>), element_blocks(all, 1), BLOCK, 0, queue, (unsigned)p->n,
-               a, b, c, square, x);
+        LAUNCH((matrix_polynomial_kernel<1, T>), element_blocks(all, 1), BLOCK, 0, queue,
+               (unsigned)p->n, a, b, c, square, x);
     return STATUS_OK;
 }
 
-extern "C" enum status GPU_NAME(polynomial)(const struct polynomial *a,
-                                            const struct polynomial_io *io, struct queue *queue)
+extern "C" enum status GPU_NAME(matrix_polynomial)(const struct matrix_polynomial *a,
+                                                   const struct matrix_polynomial_io *io,
+                                                   struct queue *queue)
 {
     if (queue->sizing || !a->n) return STATUS_OK;
-    return a->dtype == F32 ? launch_polynomial(a, io->square_nn, (float *)io->x_nn, queue)
-                           : launch_polynomial(a, io->square_nn, (bf16 *)io->x_nn, queue);
+    return a->dtype == F32 ? launch_matrix_polynomial(a, io->square_nn, (float *)io->x_nn, queue)
+                           : launch_matrix_polynomial(a, io->square_nn, (bf16 *)io->x_nn, queue);
 }
 
 template <int WIDTH, bool SPLIT>
