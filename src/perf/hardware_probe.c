@@ -141,11 +141,6 @@ enum status hardware_probe_fill(struct hardware *h, const struct config *c,
         TRY(measure_gemm(&l, m, &rate));
         h->efficiency = rate / *peak;
     }
-    if (h->f32_flops == 0 && c->optimizer.name == OPTIMIZER_Muon) { /* Newton-Schulz */
-        l.dtype = F32;
-        TRY(measure_gemm(&l, m, &rate));
-        h->f32_flops = rate / h->efficiency;
-    }
     if (h->memory_bandwidth == 0) {
         TRY(measure_copy(m->queue, &rate));
         h->memory_bandwidth = rate / SIM_CLOCK_MEMORY_EFFICIENCY;
