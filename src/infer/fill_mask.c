@@ -182,7 +182,7 @@ static float *logits_of(const struct fill_mask *f, int i)
 static void sample_token(struct fill_mask *f, int i)
 {
     float *logits = logits_of(f, i);
-    int V = loaded_model_limit_ids(f->l, logits);
+    int V = loaded_model_mask_logits(f->l, logits);
     struct filled_mask *out = &f->guesses[i].what;
     uint64_t position = (uint64_t)out->place;
     if (f->is_diffusion) position += (uint64_t)f->num_steps * f->ids.count;
@@ -195,7 +195,7 @@ static void sample_token(struct fill_mask *f, int i)
 static void guess_mask(struct fill_mask *f, int i)
 {
     float *logits = logits_of(f, i);
-    int V = loaded_model_limit_ids(f->l, logits);
+    int V = loaded_model_mask_logits(f->l, logits);
     int32_t top = 0;
     f->guesses[i] = (struct guess){.what.place = f->open[i]};
     logits[f->mask] = -INFINITY;

@@ -116,7 +116,7 @@ void generation_rewind(struct generation *g)
 static int32_t choose(struct generation *g, const struct generation_choice *c, double *log_p)
 {
     struct sampling sampling = g->sampling;
-    int V = loaded_model_limit_ids(&g->loaded, c->logits_V);
+    int V = loaded_model_mask_logits(&g->loaded, c->logits_V);
     sampling.seed = c->seed;
     const float *logits_V = c->logits_V;
     if (g->repeat_penalty > 0 && g->repeat_penalty != 1) {

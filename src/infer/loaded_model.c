@@ -422,7 +422,7 @@ void loaded_model_close(struct loaded_model *l, enum status how)
     free(l->folder);
 }
 
-int loaded_model_limit_ids(const struct loaded_model *l, float *logits_V)
+int loaded_model_mask_logits(const struct loaded_model *l, float *logits_V)
 {
     int V = l->shape.V, known = l->tokenizer ? tokenizer_vocab_size(l->tokenizer) : V;
     for (size_t i = 0; i < l->gaps.count; i++) logits_V[l->gaps.ids[i]] = -INFINITY;

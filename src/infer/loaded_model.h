@@ -65,9 +65,9 @@ void loaded_model_raise_signal(const struct loaded_model *l);
 /* `how` the command ended: see machine_close_ranks. */
 void loaded_model_close(struct loaded_model *l, enum status how);
 
-/* The IDs that may be generated are below this: the model's vocabulary may be larger than its
- * tokenizer's.  Gives those without a token, between added tokens, no probability. */
-int loaded_model_limit_ids(const struct loaded_model *l, float *logits_V);
+/* Sets the logits of IDs without a token, between added tokens, to -inf; returns the number of IDs
+ * to choose from, as the model's vocabulary may be larger than its tokenizer's. */
+int loaded_model_mask_logits(const struct loaded_model *l, float *logits_V);
 /* Writes the text of the tokens; U+FFFD for bytes that are not UTF-8, and for NUL. */
 enum status loaded_model_write_text(const struct loaded_model *l, const int32_t *ids, size_t count,
                                     const char *key, struct json_writer *w);
