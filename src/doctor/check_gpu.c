@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-/* Large GEMMs reach about two thirds of NVIDIA's peaks, and less of AMD's; 0: a variant. */
+/* Large GEMMs reach about two thirds of NVIDIA's peaks, and less of AMD's.  Variants such as the H100
+ * PCIe have no efficiency in the table (0). */
 double check_gpu_slow_fraction(const struct hardware *h)
 {
     return 0.75 * (h && h->efficiency > 0 ? h->efficiency : 2.0 / 3);
@@ -34,7 +35,8 @@ static void check_device_speed(struct findings *f, const struct machine *m)
     if (c.flops[BF16] < slow * m->peak_flops)
         findings_warn(f,
                       "GEMMs reach less than %.0f%% of the peak: another process uses the GPU, its "
-                      "clock is throttled, or a library is missing",
+                      "clock is throttled, or cuBLASLt (on AMD GPUs hipBLASLt or rocBLAS) is "
+                      "missing: see the libraries below",
                       100 * slow);
 }
 
