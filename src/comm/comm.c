@@ -350,15 +350,23 @@ enum status comm_broadcast_bytes(const struct comm *c, int root, void *x, size_t
 
 /* --- agreement on failures ----------------------------------------------------------------- */
 
+/* A failure after which callers continue, such as DATA, must not hide DEVICE or COMM. */
+static int64_t severity(enum status s) { return s == STATUS_DEVICE ? 2 : s == STATUS_COMM; }
+
 enum status comm_agree(const struct comm *c, enum status mine)
 {
-    /* The maximum is the lowest failed rank's: its distance from the end first, then its status. */
-    int64_t code = mine ? (int64_t)(c->size - c->rank) * STATUS_COUNT + (int64_t)mine : 0;
+    struct failure own = {0};
+    /* The maximum is the most severe failure, of the lowest rank with one. */
+    int64_t order = severity(mine) * (c->size + 1) + c->size - c->rank;
+    int64_t code = mine ? order * STATUS_COUNT + (int64_t)mine : 0;
+    status_save(&own, mine);
     enum status st = comm_all_reduce_int64(c, REDUCE_MAX, &code, 1);
-    if (st) return mine ? mine : st;
+    if (st) return mine ? status_restore(&own) : st;
     if (!code) return STATUS_OK;
-    int first = c->size - (int)(code / STATUS_COUNT);
+    int first = c->size - (int)(code / STATUS_COUNT % (c->size + 1));
     st = (enum status)(code % STATUS_COUNT);
+    if (mine && mine != st && !comm_failed_elsewhere()) /* nothing else reports it */
+        log_line(LOG_WARN, "%s (rank %d failed, too: %s)", own.message, first, status_text(st));
     if (first != c->rank)
         status_fail(st, __FILE__, __LINE__, "rank %d failed: %s", first, status_text(st));
     if (c->size > 1) status_mark_shared();

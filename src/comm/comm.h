@@ -149,9 +149,11 @@ const char *comm_name(const struct comm *c);
 void comm_describe(const struct collective *x, char *text, size_t size);
 
 /* Agrees on whether any rank has failed (as ULFM's MPIX_Comm_agree): returns OK only if all ranks
- * pass OK, else on every rank the status of the lowest rank that failed, so that all decide alike
- * what to do about it.  That rank keeps its message and trace; the others get a message that names
- * it.  The failure then counts as shared (status_is_shared). */
+ * pass OK, else on every rank the status of the most severe failure (DEVICE, then COMM, then all
+ * others), of the lowest rank that has one, so that all take the same branch.  That rank keeps its
+ * message and trace; on the others the message names it.  A rank that failed with another status
+ * logs its own message.  The failure then counts as shared (status_is_shared).  If the ranks cannot
+ * agree: this rank's own failure, else that of the collective (COMM, ...). */
 enum status comm_agree(const struct comm *c, enum status mine);
 /* Whether this thread's last failure only repeats another rank's, which reports it itself. */
 bool comm_failed_elsewhere(void);

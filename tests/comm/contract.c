@@ -5,6 +5,7 @@
 #include "comm/ranks.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -336,22 +337,34 @@ enum status contract_broadcasts_bytes_of_host_memory(const struct comm *c, void 
     return STATUS_OK;
 }
 
-/* Ranks 2 and 3 fail. */
-enum status contract_agrees_on_the_lowest_failed_rank(const struct comm *c, void *context)
+/* Ranks 2 and 3 fail; `first` is the rank whose failure all report. */
+static enum status agree_on(const struct comm *c, enum status two, enum status three, int first)
 {
-    TRY(comm_agree(c, STATUS_OK));
-    for (int kind = 1; kind < STATUS_COUNT; kind++) {
-        enum status mine = STATUS_OK, agreed;
-        if (c->rank == 2) mine = status_fail((enum status)kind, "x.c", 1, "the seventh row is bad");
-        if (c->rank == 3) mine = status_fail(STATUS_DEVICE, "x.c", 1, "this one too");
-        agreed = comm_agree(c, mine);
-        const char *want = "rank 2 failed: ";
-        if (c->rank == 2) want = "the seventh row is bad";
-        if (c->rank == 3) RANK_CHECK(comm_failed_elsewhere());
-        RANK_CHECK(agreed == (enum status)kind);
-        RANK_CHECK(strstr(status_message(), want) != NULL);
-    }
+    enum status mine = STATUS_OK, worst = first == 2 ? two : three;
+    char theirs[64];
+    snprintf(theirs, sizeof theirs, "rank %d failed: %s", first, status_text(worst));
+    if (c->rank == 2) mine = status_fail(two, "x.c", 1, "the seventh row is bad");
+    if (c->rank == 3) mine = status_fail(three, "x.c", 1, "this one too");
+    const char *own = c->rank == 2 ? "the seventh row is bad" : "this one too";
+    RANK_CHECK(comm_agree(c, mine) == worst && status_is_shared());
+    RANK_CHECK(comm_failed_elsewhere() == (c->rank != first));
+    RANK_CHECK(!strcmp(status_message(), c->rank == first ? own : theirs));
+    return STATUS_OK;
+}
+
+enum status contract_agrees_on_the_most_severe_failure(const struct comm *c, void *context)
+{
+    static const struct {
+        enum status two, three;
+        int first;
+    } rows[] = {{STATUS_DATA, STATUS_DEVICE, 3},   {STATUS_DATA, STATUS_COMM, 3},
+                {STATUS_COMM, STATUS_DEVICE, 3},   {STATUS_DEVICE, STATUS_COMM, 2},
+                {STATUS_DEVICE, STATUS_DEVICE, 2}, {STATUS_DATA, STATUS_HANG, 2}};
     (void)context;
+    TRY(comm_agree(c, STATUS_OK));
+    for (enum status kind = 1; kind < STATUS_COUNT; kind++) TRY(agree_on(c, kind, kind, 2));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        TRY(agree_on(c, rows[i].two, rows[i].three, rows[i].first));
     return STATUS_OK;
 }
 

@@ -21,7 +21,7 @@
     X(extremes_propagate_nan, 3)                                                                   \
     X(gathers_bytes_of_host_memory, 0)                                                             \
     X(broadcasts_bytes_of_host_memory, 0)                                                          \
-    X(agrees_on_the_lowest_failed_rank, 4)                                                         \
+    X(agrees_on_the_most_severe_failure, 4)                                                        \
     X(sums_more_than_a_chunk, 3)                                                                   \
     X(many_transfers_are_in_flight_at_once, 4)
 

@@ -22,9 +22,25 @@ static enum status misses_a_rank(const struct comm *c, void *context)
     return STATUS_OK;
 }
 
+static enum status fails_and_misses_a_rank(const struct comm *c, void *context)
+{
+    (void)context;
+    if (c->rank == 1) FAIL(IO, "the disk is gone");
+    RANK_CHECK(comm_agree(c, FAILURE(DATA, "the seventh row is bad")) == STATUS_DATA);
+    RANK_CHECK(!strcmp(status_message(), "the seventh row is bad"));
+    RANK_CHECK(!status_is_shared());
+    return STATUS_OK;
+}
+
 TEST(comm_agree_reports_a_rank_that_is_gone)
 {
     CHECK_STATUS(IO, ranks_run(2, misses_a_rank, NULL));
+    CHECK_MESSAGE("the disk is gone");
+}
+
+TEST(comm_agree_keeps_this_ranks_failure_if_another_rank_is_gone)
+{
+    CHECK_STATUS(IO, ranks_run(2, fails_and_misses_a_rank, NULL));
     CHECK_MESSAGE("the disk is gone");
 }
 

@@ -143,7 +143,7 @@ static void wait_for_ranks(struct launcher *l)
 
 /* --- how it ended --------------------------------------------------------------------------- */
 
-/* The status with this exit code, or OK. */
+/* The first status with this exit code, or OK. */
 static enum status find_status(int exit_code)
 {
     for (enum status s = STATUS_OK; s < STATUS_COUNT; s++)
@@ -151,10 +151,10 @@ static enum status find_status(int exit_code)
     return STATUS_OK;
 }
 
-/* A failure that a rank has reported. */
+/* A failure that a rank has reported.  Several statuses may have its exit code. */
 static enum status reported(enum status s)
 {
-    status_fail(s, __FILE__, __LINE__, "a rank failed: %s", status_text(s));
+    status_fail(s, __FILE__, __LINE__, "a rank ended with exit code %d", status_exit_code(s));
     status_mark_reported();
     status_mark_shared();
     return s;

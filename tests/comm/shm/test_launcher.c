@@ -81,6 +81,7 @@ TEST(launcher_ends_as_its_ranks_do)
     struct launched l = start(2, requeue);
     int status = end(&l, text);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 75);
+    CHECK(!strcmp(text, "a rank ended with exit code 75"));
 }
 
 static int fail_alone(int rank, int out)
