@@ -23,9 +23,10 @@ void text_clear(struct text *t);                /* keeps the memory */
 void text_reserve(struct text *t, size_t more); /* for `more` bytes and the NUL */
 void text_add(struct text *t, const void *bytes, size_t len);
 void text_adds(struct text *t, const char *string);
-void text_add_utf8(struct text *t, uint32_t code);           /* a code point below 2^21 */
-void text_add_le(struct text *t, uint64_t value, int bytes); /* 1 to 8, the low ones first */
-void text_add_escaped(struct text *t, const char *string);   /* its control characters (escape.h) */
+void text_add_utf8(struct text *t, uint32_t code); /* a code point below 2^21 */
+/* Appends the low 1 to 8 bytes of a number, little-endian. */
+void text_add_le(struct text *t, uint64_t value, int bytes);
+void text_add_escaped(struct text *t, const char *string); /* its control characters (escape.h) */
 void text_addf(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void text_addv(struct text *t, const char *fmt, va_list args) __attribute__((format(printf, 2, 0)));
 
@@ -36,7 +37,7 @@ char *text_trimmed(const char *string);
 size_t text_bom_length(const void *text, size_t len);
 /* Writes the 1 to 4 bytes of a code point below 2^21; returns how many. */
 size_t text_encode_utf8(uint32_t code, char *bytes);
-/* Writes the low 1 to 8 bytes of a number, the lowest first. */
+/* Writes the low 1 to 8 bytes of a number, little-endian. */
 void text_encode_le(uint64_t value, int bytes, void *to);
 /* Bytes of the UTF-8 character (RFC 3629) at `at`; 0 if it is invalid. */
 size_t text_utf8_length(const unsigned char *at, const unsigned char *end);

@@ -29,8 +29,8 @@ struct baselines {
 /* Sets has_spikes: whether the source holds spike counts. */
 enum status baselines_find_spikes(struct baselines *b);
 /* Evaluates the baselines on the source's first `seen` IDs (0: on all), which the model has read.
- * With overlapping rows, all of these except the first are labels of a causal model, and some of a
- * masked or diffusion model.  DATA: no document has n tokens. */
+ * A causal model with overlapping rows predicts all of them except the first; a masked or diffusion
+ * model predicts only the masked ones.  DATA: no document has n tokens. */
 enum status baselines_measure(struct baselines *b, uint64_t seen);
 
 /* The evaluated source as a corpus. */

@@ -18,7 +18,7 @@
  *          far; dq accumulates; dk and dv are the part's own.  In parts, out of forward, dq, dk,
  *          dv are f32 and dq is dense like out.  Backward of a part needs out (of `dtype`) and lse
  *          over all keys.  `rectangle` may describe what start_BT and end_BT say, for libraries
- *          that have no bounds.
+ *          that do not take bounds.
  * Order    Softmax in f32; accumulation in a fixed order, so bits do not depend on threads.  With
  *          BF16, a kernel may sum the probs after rounding them for the GEMM with v: the weights
  *          of v still add up to 1, and lse is within 0.01. */
@@ -40,7 +40,7 @@ enum attention_keys { ALL_KEYS, FIRST_KEYS, MORE_KEYS };
  * before first_query attend to none. */
 struct attention_rectangle {
     int first_query;
-    int num_keys; /* 0: the bounds are not a rectangle, or nobody knows */
+    int num_keys; /* 0: the bounds are not a rectangle, or unknown */
 };
 
 struct attention {
@@ -51,8 +51,8 @@ struct attention {
     enum dtype dtype; /* of q, k, v, out and their gradients */
     enum attention_keys keys;
     int window; /* causal: keys that a query attends to, its own position included; 0: all */
-    struct attention_rectangle
-        rectangle;  /* in parts: the caller guarantees that the bounds agree */
+    /* In parts: the caller guarantees that the bounds agree. */
+    struct attention_rectangle rectangle;
     float visible;  /* fraction of visible query-key pairs, for FLOP estimates; 0: unknown */
     bool is_packed; /* all tensors are packed (ops.h); requires attention_can_pack */
     /* Packed: pointers are to the beginning of tensors, queries are at column 0, and keys and

@@ -44,12 +44,12 @@ struct muon {
     struct round rounds[IN_FLIGHT];
     float *y;      /* scratch of an iteration; the slices of a matrix while they are exchanged */
     float *slices; /* this rank's of the matrices of its o->tp */
-    void *gram;    /* then the polynomial of it; in the dtype of products */
+    void *gram;    /* then the polynomial of it; of gemm_dtype */
     float *square; /* of the Gram matrix */
 };
 
-/* Of the operands of products: that of the weights the model computes with. */
-static enum dtype product_dtype(const struct muon *c) { return c->o->copy_dtype; }
+/* Dtype of the GEMMs' operands: that of the weights the model computes with. */
+static enum dtype gemm_dtype(const struct muon *c) { return c->o->copy_dtype; }
 
 static int size_of(const struct comm *group) { return group ? group->size : 1; }
 static int shorter_side(const struct tensor_slot *s)
@@ -164,7 +164,7 @@ static void alloc_scratch(struct muon *c, struct arena *scratch)
     c->y = arena_alloc(scratch, n, sizeof *c->y);
     c->slices = NULL;
     if (c->fsdp > 1 && c->tp > 1) c->slices = arena_alloc(scratch, n, sizeof *c->slices);
-    c->gram = arena_alloc(scratch, nn, dtype_bytes(product_dtype(c)));
+    c->gram = arena_alloc(scratch, nn, dtype_bytes(gemm_dtype(c)));
     c->square = arena_alloc(scratch, nn, sizeof *c->square);
 }
 
@@ -388,29 +388,31 @@ static enum status end_previous_begin_next(struct muon *c, int round)
 
 /* --- Newton-Schulz ---------------------------------------------------------------------------- */
 
-/* X after `done` iterations of this round.  In BF16 x and y have room for two matrices each; from
- * the second iteration on X is in x, as begin_gather uses y.  In F32 it is always in x. */
+/* X after `done` iterations of this round.  In BF16 x and y have room for two matrices each: X is in
+ * y before the first iteration and after the last, in x between, since begin_gather uses y as
+ * scratch.  In F32 it is always in x. */
 static void *matrix_after(const struct muon *c, int round, int64_t done)
 {
     float *x = x_of(c, round);
-    if (product_dtype(c) == F32) return x;
+    if (gemm_dtype(c) == F32) return x;
     if (done == 0) return c->y;
     if (done == c->o->config->ns_steps) return element(c->y, c->most_elements, BF16);
     return element(x, done % 2 ? 0 : c->most_elements, BF16);
 }
 
-/* A product of N x D and D x F elements. */
-static struct linear product_of(const struct muon *c, int N, int D, int F)
+/* A GEMM of N x D and D x F elements. */
+static struct linear gemm_of(const struct muon *c, int N, int D, int F)
 {
-    return (struct linear){.N = N, .D = D, .F = F, .dtype = product_dtype(c)};
+    return (struct linear){.N = N, .D = D, .F = F, .dtype = gemm_dtype(c)};
 }
 
-/* gram = X X^T, or X^T X of a matrix of more rows than columns.  That product is f32. */
+/* gram = X X^T, or of a matrix of more rows than columns X^T X, which comes from
+ * linear_backward_weight; that returns f32, which is then rounded. */
 static enum status multiply_gram(const struct muon *c, const struct tensor_slot *whole,
                                  const void *x)
 {
     int m = (int)whole->rows, n = (int)whole->columns;
-    const struct linear tall = product_of(c, m, n, n), wide = product_of(c, m, n, m);
+    const struct linear tall = gemm_of(c, m, n, n), wide = gemm_of(c, m, n, m);
     bool rounds = tall.dtype != F32;
     float *product = rounds ? c->square : c->gram;
     if (m <= n)
@@ -429,7 +431,7 @@ static enum status multiply_polynomial(const struct muon *c, const struct tensor
                                        const void *x, void *y)
 {
     int m = (int)whole->rows, n = (int)whole->columns;
-    const struct linear tall = product_of(c, m, n, n), wide = product_of(c, m, n, m);
+    const struct linear tall = gemm_of(c, m, n, n), wide = gemm_of(c, m, n, m);
     if (m > n)
         return linear_forward(
             c->ops, &tall, &(struct linear_fwd){.x_ND = x, .w_FD = c->gram, .y_NF = y}, c->queue);
@@ -443,9 +445,10 @@ static enum status iterate(const struct muon *c, const struct tensor_slot *whole
                            void *to)
 {
     int side = shorter_side(whole);
-    const struct linear square = product_of(c, side, side, side);
+    const struct linear square = gemm_of(c, side, side, side);
     const struct matrix_polynomial p = {side, ns_a, ns_b, ns_c, square.dtype};
-    void *y = to == x ? c->y : to;
+    bool in_place = square.dtype == F32; /* `to` is x */
+    void *y = in_place ? c->y : to;
     TRY(multiply_gram(c, whole, x));
     TRY(linear_backward_weight(
         c->ops, &square,
@@ -454,13 +457,13 @@ static enum status iterate(const struct muon *c, const struct tensor_slot *whole
     TRY(matrix_polynomial(c->ops, &p, &(struct matrix_polynomial_io){c->square, c->gram},
                           c->queue));
     TRY(multiply_polynomial(c, whole, x, y));
-    if (y != to) TRY(convert(c, (struct cast){.n = whole->elements}, y, to));
+    if (in_place) TRY(convert(c, (struct cast){.n = whole->elements}, y, to));
     return STATUS_OK;
 }
 
 static enum status normalize_whole(const struct muon *c, const struct tensor_slot *whole, int round)
 {
-    const struct divide_by_norm a = {whole->elements, product_dtype(c), min_norm};
+    const struct divide_by_norm a = {whole->elements, gemm_dtype(c), min_norm};
     const struct divide_by_norm_io io = {x_of(c, round), matrix_after(c, round, 0)};
     TRY(divide_by_norm(c->ops, &a, &io, c->queue));
     return STATUS_OK;
@@ -469,7 +472,7 @@ static enum status normalize_whole(const struct muon *c, const struct tensor_slo
 /* The result, as f32 in x. */
 static enum status widen(const struct muon *c, const struct tensor_slot *whole, int round)
 {
-    const struct cast a = {.n = whole->elements, .from = product_dtype(c)};
+    const struct cast a = {.n = whole->elements, .from = gemm_dtype(c)};
     if (a.from == F32) return STATUS_OK;
     return convert(c, a, matrix_after(c, round, c->o->config->ns_steps), x_of(c, round));
 }

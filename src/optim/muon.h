@@ -9,11 +9,12 @@
  *          largest size and its square, and whole matrices.  One rank: two.  FSDP: three, and this
  *          rank's shards of two rounds, together about two more; with tensor parallelism another.
  *          Tensor parallelism alone: two, and this rank's slices of one round.
- * Order    Newton-Schulz: products take X, A and the polynomial of A in the dtype that the model
+ * Order    Newton-Schulz: GEMMs take X, A and the polynomial of A in the dtype that the model
  *          computes in, and add up in f32; in bfloat16 each is rounded once.  torch, always in
- *          bfloat16, rounds b A + c A^2 and adds a X to the product: on the diagonal larger
- *          numbers, so its rounding moves X more.  The norm is that of u in f32, and the host does
- *          not wait for it.
+ *          bfloat16, rounds b A + c A^2 and adds a X to its product with X.  Near convergence the
+ *          diagonal of b A + c A^2 is about -2.7, that of a I + b A + c A^2 about 0.7, so ours
+ *          rounds smaller numbers.  The norm, that of u in f32, stays on the device; nothing
+ *          synchronizes with the host.
  * Ranks    The ranks of an FSDP group and of their tensor-parallel groups shard the matrices.  They
  *          process them in rounds of one matrix per rank, in descending order of their cost, so
  *          that ranks do not wait long for each other.  All-to-alls, over the FSDP group and

@@ -119,9 +119,9 @@ static float visible_share(const struct ring *r)
     return !a->causal ? 1 : has_window(r) ? w / n * (1 - w / (2 * n)) : 0.5f;
 }
 
-/* Which pairs the key ranges leave of this rank's queries and the owner's keys.  Zigzag: all
- * queries come after the first half of an earlier rank's keys and before the second; of the queries
- * the first half comes before all keys of a later rank, and the second after them. */
+/* Describes the visible query-key pairs of this part as a rectangle, if they are one.  With zigzag,
+ * all queries come after the first half of an earlier rank's keys and before the second; of the
+ * queries the first half comes before all keys of a later rank, and the second after them. */
 static void describe_pairs(const struct ring *r, int owner, struct attention *a)
 {
     int rank = r->group->rank;

@@ -98,7 +98,7 @@ static size_t gemm_bytes(const struct op_call *c, const struct gpu_traits *g)
     return HIPBLASLT_BYTES + (is_scaled ? hipblaslt_product_bytes(rows, columns) : 0);
 }
 
-/* Of a ring part, those of its rectangle. */
+/* Queries and keys that cuDNN computes: of a ring part, those of its rectangle. */
 static size_t cudnn_queries(const struct attention *a)
 {
     return (size_t)(a->T - a->rectangle.first_query);

@@ -54,7 +54,7 @@ struct simulated_rank {
     struct sim_group sim_groups[GROUP_COUNT];
     struct sim_clock *clocks;
     int num_clocks;
-    bool updated;
+    bool updated; /* by the last operation */
 };
 
 /* hipBLASLt cannot read the scales of FP8 values: a kernel applies them to its results. */
@@ -63,14 +63,19 @@ static bool scales_afterwards(const struct hardware *h)
     return h->vendor == VENDOR_amd && !hardware_has_native_fp8(h);
 }
 
+/* The cast of all weights with which a run begins: the dry run does it last, after an update. */
+static bool is_first_cast(const struct simulated_rank *r, const struct op_call *c)
+{
+    return c->op == OP_cast && r->updated && c->what.cast.from == F32 && c->what.cast.to == BF16;
+}
+
 static void on_call(struct simulated_queue *queue, const struct op_call *c)
 {
     struct simulated_rank *r = (struct simulated_rank *)queue;
     struct op_work w;
-    if (c->op == OP_cast && r->updated)
-        return; /* a run's first casts, which the dry run does last */
-    r->updated =
-        r->updated || c->op == OP_adamw || c->op == OP_adamw_8bit || c->op == OP_apply_update;
+    if (is_first_cast(r, c)) return;
+    r->updated = c->op == OP_adamw || c->op == OP_adamw_8bit || c->op == OP_apply_update ||
+                 c->op == OP_update_ema;
     op_work(c, &w);
     for (int i = 0; i < r->num_clocks; i++) {
         if (c->op == OP_sum_squares) sim_clock_end_microbatches(&r->clocks[i]);

@@ -88,6 +88,12 @@ static void close(struct rig *r)
     cpu_queue_close(r->queue);
 }
 
+static void compute_in(struct rig *r, enum dtype dtype)
+{
+    r->o.copy_dtype = dtype;
+    if (dtype == F32) r->o.copy = NULL;
+}
+
 static void step(struct rig *r, int number, float scale)
 {
     struct optim_update u = {
@@ -127,16 +133,15 @@ static void read_weights(const struct torch_case *t, const char *suffix, float *
 }
 
 /* Against torch.optim.Muon and AdamW, the clipping factor in the script's gradients.  In float32
- * the weights are those of torch with its rounding removed; in bfloat16 rounding moves them as far
- * from these as it does torch's. */
-static void check_torch(const struct torch_case *t, enum dtype products)
+ * the weights are those of torch with its rounding removed; in bfloat16 rounding moves them away from
+ * these, but less than torch's. */
+static void check_torch(const struct torch_case *t, enum dtype dtype)
 {
     struct rig r;
     open(&r, F32, false);
     r.config.nesterov = t->nesterov, r.config.adjust_lr_fn = t->adjust;
     r.config.ns_steps = t->ns_steps, r.config.lr = t->lr;
-    r.o.copy_dtype = products;
-    if (products == F32) r.o.copy = NULL;
+    compute_in(&r, dtype);
     for (int i = 1; i <= STEPS; i++) step(&r, i, 1);
     size_t all = 0;
     for (int i = 0; i < r.layout.num_tensors; i++) all += r.layout.tensors[i].elements;
@@ -146,10 +151,10 @@ static void check_torch(const struct torch_case *t, enum dtype products)
         const struct tensor_slot *s = &r.layout.tensors[i];
         double off = norm_of_difference(exact + at, r.weights + s->offset, s->elements);
         double theirs = norm_of_difference(exact + at, rounded + at, s->elements);
-        bool is_rounded = products == BF16 && optim_is_muon(&r.config, s->id);
+        bool is_rounded = dtype == BF16 && optim_is_muon(&r.config, s->id);
         print_message("%-32s off by %.1e, torch in bfloat16 by %.1e\n", params[s->id].name, off,
                       theirs);
-        CHECK(is_rounded ? off > theirs / 4 && off < 1.5 * theirs : off < 1e-5);
+        CHECK(is_rounded ? off > theirs / 4 && off < theirs : off < 1e-5);
         at += s->elements;
         for (size_t k = s->offset; r.o.copy && k < s->offset + s->elements; k++)
             CHECK(r.copy[k] == bf16_from_f32(r.weights[k]));
@@ -191,29 +196,29 @@ TEST(muon_leaves_second_moments_of_matrices_zero_and_padding_alone)
     close(&r);
 }
 
-static enum dtype expected; /* of products */
-static int products;
-static void count_product(const struct linear *l)
+static enum dtype expected; /* of GEMMs */
+static int gemms;
+static void count_gemm(const struct linear *l)
 {
     CHECK(l->dtype == expected);
-    products++;
+    gemms++;
 }
 static enum status count_forward(const struct linear *l, const struct linear_fwd *io,
                                  struct queue *queue)
 {
-    count_product(l);
+    count_gemm(l);
     return ops_cpu_reference.linear_forward(l, io, queue);
 }
 static enum status count_input(const struct linear *l, const struct linear_bwd_input *io,
                                struct queue *queue)
 {
-    count_product(l);
+    count_gemm(l);
     return ops_cpu_reference.linear_backward_input(l, io, queue);
 }
 static enum status count_weight(const struct linear *l, const struct linear_bwd_weight *io,
                                 struct queue *queue)
 {
-    count_product(l);
+    count_gemm(l);
     return ops_cpu_reference.linear_backward_weight(l, io, queue);
 }
 static enum status no_sum(const struct sum_squares *a, const struct sum_squares_io *io,
@@ -230,11 +235,10 @@ TEST(muon_multiplies_in_the_dtype_of_the_model_and_no_host_waits_for_a_norm)
         open(&r, F32, false);
         r.ops.linear_forward = count_forward, r.ops.linear_backward_input = count_input;
         r.ops.linear_backward_weight = count_weight, r.ops.sum_squares = no_sum;
-        r.o.copy_dtype = expected;
-        if (expected == F32) r.o.copy = NULL;
-        products = 0;
+        compute_in(&r, expected);
+        gemms = 0;
         step(&r, 1, 1);
-        CHECK(products == 7 * 5 * 3);
+        CHECK(gemms == 7 * 5 * 3);
         close(&r);
     }
 }
@@ -364,9 +368,15 @@ TEST(muon_has_the_same_bits_in_every_layout)
 {
     struct rig whole;
     const int layouts[][2] = {{2, 1}, {3, 1}, {8, 1}, {1, 2}, {1, 4}, {2, 2}, {3, 2}, {2, 4}};
-    const enum dtype moments[] = {F32, BF16};
-    for (size_t k = 0; k < 2; k++) {
-        open(&whole, moments[k], false);
+    /* After one or two iterations the matrix is in other buffers than after five. */
+    static const struct {
+        enum dtype dtype, moments;
+        int ns_steps;
+    } cases[] = {{F32, F32, 5},  {F32, BF16, 5},  {BF16, F32, 5}, {BF16, BF16, 5},
+                 {BF16, F32, 1}, {BF16, BF16, 1}, {BF16, F32, 2}, {BF16, BF16, 2}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        open(&whole, cases[k].moments, false);
+        compute_in(&whole, cases[k].dtype), whole.config.ns_steps = cases[k].ns_steps;
         for (int i = 1; i <= 3; i++) step(&whole, i, 1);
         for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
             struct sharded x = {&whole, layouts[i][0], layouts[i][1]};

@@ -64,7 +64,8 @@ TEST(gpu_scratch_is_what_the_backend_reserves_for_every_operation_of_a_step)
                                  "model.n_heads=3",
                                  "model.n_kv_heads=1",
                                  "training.seq_len=65",
-                                 "training.local_batch_size=3"};
+                                 "training.local_batch_size=3",
+                                 "optimizer.name=Muon"};
     const char *const wide[] = {SETTINGS,
                                 "model.dim=1024",
                                 "model.n_heads=8",

@@ -52,6 +52,24 @@ TEST(op_calls_record_the_step_of_the_model)
     config_release(&c);
 }
 
+/* Of 7 matrices a block.  In float32 each iteration copies its result back.  In bfloat16 it rounds the
+ * Gram matrices of the 2 that have more rows than columns, and a cast widens each result. */
+TEST(op_calls_record_the_casts_of_muon)
+{
+    struct config c;
+    struct model_shape shape;
+    struct op_calls l;
+    load(&c, &shape, "optimizer.name=Muon");
+    CHECK_STATUS(OK, op_calls_record_step(&l, &c, &shape, &ops_cpu_reference, false));
+    CHECK(calls_of(&l, OP_cast) == 3 * (5 * 2 + 7));
+    op_calls_release(&l);
+    c.training.mixed_precision_param = COMPUTE_DTYPE_float32;
+    CHECK_STATUS(OK, op_calls_record_step(&l, &c, &shape, &ops_cpu_reference, false));
+    CHECK(calls_of(&l, OP_cast) == 3 * 7 * 5);
+    op_calls_release(&l);
+    config_release(&c);
+}
+
 TEST(gradient_accumulation_repeats_the_model_but_not_the_update)
 {
     struct config c;

@@ -96,6 +96,23 @@ TEST(step_simulator_counts_the_gemms_of_muon)
     CHECK_NEAR((muon.update_s - adamw.update_s) / (flops / 1e11), 1, 0.01);
 }
 
+/* Bytes of an iteration in float32, of a matrix of mn elements and its Gram matrix of kk: three GEMMs
+ * (2 mn + kk, 3 kk, 2 mn + kk), the polynomial (3 kk), and the copy of the result (2 mn). */
+TEST(step_simulator_counts_the_copies_of_muon_in_float32)
+{
+    struct hardware fast = machine;
+    fast.f32_flops = 1e18, fast.memory_bandwidth = 1e9;
+#define MUON_F32 TINY, "optimizer.name=Muon", "training.mixed_precision_param=float32"
+    const char *const one[] = {MUON_F32, "optimizer.ns_steps=1"};
+    const char *const two[] = {MUON_F32, "optimizer.ns_steps=2"};
+#undef MUON_F32
+    double mn = 2 * (64 * 64 + 32 * 64) + 3 * 128 * 64, kk = 2 * (64 * 64 + 32 * 32) + 3 * 64 * 64;
+    double more = estimate_on(&fast, two, TINY_COUNT + 3, 1).update_s -
+                  estimate_on(&fast, one, TINY_COUNT + 3, 1).update_s;
+    double bytes = more * fast.memory_bandwidth * SIM_CLOCK_MEMORY_EFFICIENCY;
+    CHECK_NEAR(bytes / (3 * sizeof(float) * (6 * mn + 8 * kk)), 1, 1e-6);
+}
+
 TEST(step_simulator_overlaps_communication_with_computation)
 {
     const char *const plain[] = {TINY}, *const keep[] = {
