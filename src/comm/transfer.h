@@ -49,7 +49,8 @@ struct transfer {
      * in both.  Valid until comm_wait returns. */
     const size_t *sends, *receives;
     /* On a device the work that its queue gets after comm_start, which might leave the transfer no
-     * multiprocessor, waits until the transfer may begin, too.  Usually it then begins first. */
+     * multiprocessor, waits until the transfer may begin, too.  Usually it then begins first.  That
+     * work also waits for the end of the group's transfers that are still in flight. */
     bool begins_first;
     /* Set by comm_start and the transport. */
     const struct comm *comm;

@@ -24,6 +24,7 @@ struct gpu_queue {
     int gemm_multiprocessors; /* for cuBLASLt's GEMMs; 0: all */
     size_t attention_bytes;   /* that cuDNN may use in a deterministic backward; 0: its default */
     bool attention_opened;    /* or tried: without cuDNN, attention stays NULL */
+    bool has_logged_parts;    /* that our own kernels compute parts of the keys (cudnn_queue.c) */
     bool has_ranges;          /* a profiler's library takes ranges (profiler.h) */
     bool nondeterministic;    /* kernels may sum in any order: faster, but bits vary between runs */
 };

@@ -20,6 +20,12 @@ extern "C" {
 #include <stddef.h>
 #include <stdio.h>
 
+/* HIP's header has templates, so no file includes this one in extern "C": with any runtime such a
+ * file does not compile. */
+#if defined(__cplusplus)
+template <int> struct gpu_runtime_included_in_extern_c;
+#endif
+
 #if defined(GPU_CUDA) || defined(GPU_HIP)
 #define GPU_NAME(name) gpu_##name
 #else

@@ -52,10 +52,15 @@ static int keys_of(const struct attention *a)
     return a->rectangle.num_keys ? a->rectangle.num_keys : a->S;
 }
 
+static bool has_partial_tile(const struct attention *a)
+{
+    return queries_of(a) % CUDNN_ATTENTION_TILE || keys_of(a) % CUDNN_ATTENTION_TILE;
+}
+
 static bool supports_shape(const struct attention *a)
 {
     if (a->keys != ALL_KEYS || a->dtype != BF16 || a->S != a->T) return false;
-    if (queries_of(a) % CUDNN_ATTENTION_TILE || keys_of(a) % CUDNN_ATTENTION_TILE) return false;
+    if (has_partial_tile(a)) return false;
     if (!cudnn_attention_plans_has_head_size(a->K)) return false;
     return a->q_stride % 8 == 0 && a->kv_stride % 8 == 0; /* rows are aligned to 16 bytes */
 }
@@ -268,21 +273,33 @@ static struct sdpa_plan *add_plan(struct cudnn_attention_plans *c, const struct 
     return p;
 }
 
-/* Logs once that plans for this T would exist if it were a multiple of the tile. */
+/* What T has to be a multiple of: causal ring attention has parts of T / 2 queries or keys. */
+static int tokens_of_whole_tiles(const struct attention *a)
+{
+    const struct attention_rectangle *r = &a->rectangle;
+    bool has_halves = r->num_keys && (a->causal || r->num_keys < a->S || r->first_query);
+    return has_halves ? 2 * CUDNN_ATTENTION_TILE : CUDNN_ATTENTION_TILE;
+}
+
+/* Logs once that plans for this T would exist if it were such a multiple. */
 static void log_partial_tile(struct cudnn_attention_plans *c, const struct sdpa_key *key)
 {
+    const struct attention *a = &key->shape;
     struct sdpa_key whole = *key;
-    if (c->is_quiet || key->shape.T % CUDNN_ATTENTION_TILE == 0) return;
-    whole.shape.T -= key->shape.T % CUDNN_ATTENTION_TILE;
-    whole.shape.S -= key->shape.T % CUDNN_ATTENTION_TILE;
+    int multiple = tokens_of_whole_tiles(a), more = multiple - a->T % multiple;
+    if (c->is_quiet || !has_partial_tile(a)) return;
+    whole.shape.T += more, whole.shape.S += more;
+    whole.shape.rectangle =
+        (struct attention_rectangle){.num_keys = a->rectangle.num_keys ? whole.shape.S : 0};
     if (!is_supported(c, &whole)) return;
     for (const struct sdpa_plan *p = c->newest; p; p = p->next)
-        if (p->key.shape.T == key->shape.T) return;
+        if (p->key.shape.T == a->T && has_partial_tile(&p->key.shape)) return;
     add_plan(c, key);
     log_line(LOG_INFO,
-             "attention, T=%d, K=%d: our own kernel, which is slower; cuDNN requires a multiple of "
-             "%d tokens",
-             key->shape.T, key->shape.K, CUDNN_ATTENTION_TILE);
+             "attention%s, T=%d, K=%d: our own kernel, which is slower; cuDNN requires a multiple "
+             "of %d %stokens",
+             a->rectangle.num_keys ? " in ring parts" : "", a->T, a->K, multiple,
+             a->rectangle.num_keys ? "local " : "");
 }
 
 const struct sdpa_plan *cudnn_attention_plans_find(struct cudnn_attention_plans *c,

@@ -31,15 +31,26 @@ static enum status open_on_queue(struct queue *queue, int head_size, struct cudn
     return STATUS_OK;
 }
 
+/* Bounds of parts may be any, which cuDNN does not support. */
+static void log_own_parts(struct queue *queue)
+{
+    struct gpu_queue *q = (struct gpu_queue *)queue;
+    if (queue->sizing && !q->has_logged_parts)
+        log_line(LOG_INFO, "ring attention with documents or a sliding window uses our own "
+                           "kernels, at about half of cuDNN's speed");
+    q->has_logged_parts = q->has_logged_parts || queue->sizing;
+}
+
 /* The first sizing pass with a document mask, a sliding window or parts of the keys checks such
  * attention. */
 static enum status find_library(struct queue *queue, const struct attention *a,
                                 const int32_t *start_BT, struct cudnn_attention **out)
 {
     *out = NULL;
-    bool is_part = a->keys != ALL_KEYS;
+    bool is_part = a->keys != ALL_KEYS, is_supported = !is_part || a->rectangle.num_keys;
+    if (a->dtype == BF16 && !is_supported) log_own_parts(queue);
     /* Opening and checking it would take a second. */
-    if (a->dtype != BF16 || (is_part && !a->rectangle.num_keys)) return STATUS_OK;
+    if (a->dtype != BF16 || !is_supported) return STATUS_OK;
     TRY(open_on_queue(queue, a->K, out));
     struct attention_case what = {
         .documents = !is_part && start_BT, .window = a->window, .parts = is_part};

@@ -221,11 +221,22 @@ static enum status find_matmul(struct hipblaslt *h, const struct gemm *g, int le
     return STATUS_OK;
 }
 
+/* UNSUPPORTED, with the reason: only rocBLAS, if it is installed, computes GEMMs. */
+static enum status explain_rocblas_alone(const struct failure *no_hipblaslt)
+{
+    struct text name = {0};
+    if (rocblas_gemm_library(&name)) TRY(status_restore(no_hipblaslt));
+    FAILURE(UNSUPPORTED, "%s; %s computes all GEMMs", no_hipblaslt->message, name.data);
+    text_release(&name);
+    return STATUS_UNSUPPORTED;
+}
+
 enum status GPU_NAME(gemm_library)(struct text *out)
 {
     hipblaslt_handle handle;
+    struct failure why = {0};
     int version;
-    TRY(open_handle(&handle, &version));
+    if (status_save(&why, open_handle(&handle, &version))) return explain_rocblas_alone(&why);
     hipblasLtDestroy(handle);
     text_addf(out, "hipBLASLt %d.%d.%d, ", version / 100000, version / 100 % 1000, version % 100);
     if (rocblas_gemm_library(out)) text_adds(out, "no rocBLAS");

@@ -3,7 +3,7 @@
  *
  * Order    Without atomics, so that the bits are the same in every run.
  * Memory   The library gets its workspace with each call, and allocates nothing itself after
- *          rocblas_gemm_open. */
+ *          rocblas_gemm_open; docs/gpu-amd.md names versions that do. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

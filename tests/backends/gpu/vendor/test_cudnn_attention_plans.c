@@ -95,6 +95,13 @@ TEST(geforce_blackwell_requires_a_version)
     CHECK_STATUS(OK, cudnn_attention_plans_check_gpu(&c));
 }
 
+static int count(const char *text, const char *what)
+{
+    int n = 0;
+    while ((text = strstr(text, what))) text += strlen(what), n++;
+    return n;
+}
+
 /* The sizing pass looks for each shape's plans once or more. */
 TEST(a_length_that_cudnn_does_not_support_is_logged_once)
 {
@@ -110,15 +117,29 @@ TEST(a_length_that_cudnn_does_not_support_is_logged_once)
             CHECK(!cudnn_attention_plans_find(&c, &key, false));
         }
     struct sdpa_key validation = key_of(1, 300, false), full = key_of(1, 260, false);
+    struct sdpa_key own = key_of(1, 520, false), later = key_of(1, 384, false), all = own;
     full.shape.dtype = F32; /* whatever the length */
-    CHECK(!cudnn_attention_plans_find(&c, &validation, true));
-    CHECK(!cudnn_attention_plans_find(&c, &full, true));
+    own.shape.rectangle.num_keys = 520;
+    later.shape.rectangle.first_query = 192, later.shape.rectangle.num_keys = 384;
+    later.shape.causal = false;
+    all.shape.T = all.shape.S = all.shape.rectangle.num_keys = 650, all.shape.causal = false;
+    struct sdpa_key *keys[] = {&validation, &full, &own, &later, &all};
+    CHECK(c.newest && !c.newest->next);
+    c.newest->next = heap(sizeof *c.newest); /* cuDNN computes the rank's own keys */
+    c.newest->next->key = key_of(1, 384, false);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        CHECK(!cudnn_attention_plans_find(&c, keys[i], true));
     log_set_quiet(false);
     CHECK_STATUS(OK, log_open(NULL));
     CHECK_STATUS(OK, file_read(path, 1 << 20, &log));
     const char *first = strstr(log.data, "attention, T=1000, K=128: our own kernel");
     CHECK(first && !strstr(first + 1, "attention, T=1000"));
     CHECK(strstr(log.data, "T=300") && !strstr(log.data, "T=260"));
+    CHECK(strstr(log.data, "in ring parts, T=520, K=128: our own kernel"));
+    CHECK(strstr(log.data, "in ring parts, T=384, K=128: our own kernel"));
+    CHECK(strstr(log.data, "in ring parts, T=650, K=128: our own kernel"));
+    CHECK(count(log.data, "multiple of 256 local tokens") == 2);
+    CHECK(count(log.data, "multiple of 128 local tokens") == 1);
     text_release(&log);
     cudnn_attention_plans_release(&c);
 }

@@ -228,6 +228,7 @@ TEST(without_hipblaslt_and_rocblas_our_kernels_compute_every_gemm)
     float *tiled = run_gemm(&r, true), *ours = run_gemm(&r, false);
     CHECK(!memcmp(tiled, ours, 40 * 24 * sizeof *ours) && !stub_hipblaslt.handles);
     CHECK_STATUS(UNSUPPORTED, GPU_NAME(gemm_library)(&name));
+    CHECK(!strstr(status_message(), "rocBLAS"));
     free(tiled), free(ours);
     close_rig(&r);
     stub_hipblaslt_hide(false);
@@ -238,6 +239,11 @@ TEST(without_hipblaslt_and_rocblas_our_kernels_compute_every_gemm)
     CHECK_STATUS(OK, GPU_NAME(gemm_library)(&name));
     CHECK(!strcmp(name.data, "hipBLASLt 1.4.1, rocBLAS 4.4.0"));
     text_release(&name);
+    stub_hipblaslt_hide(true);
+    CHECK_STATUS(UNSUPPORTED, GPU_NAME(gemm_library)(&name));
+    CHECK_MESSAGE("hipBLASLt is not installed");
+    CHECK_MESSAGE("; rocBLAS 4.4.0 computes all GEMMs");
+    stub_hipblaslt_hide(false);
     stub_hipblaslt_set_version(300);
     CHECK_STATUS(UNSUPPORTED, GPU_NAME(gemm_library)(&name));
     CHECK_MESSAGE("hipBLASLt 0.3 is too old");
