@@ -8,8 +8,8 @@
 #include "train/machine.h"
 
 /* Measures the fields of `h` that are zero: peak FLOP/s (metrics.peak_flops if set), the fraction
- * of it that a GEMM as wide as the model's feed-forward layer reaches, copy bandwidth, of a GPU also
- * from the host, and memory size.  Of a GPU, also sets name and vendor, and unless the
+ * of it that a GEMM as wide as the model's feed-forward layer reaches, copy bandwidth, of a GPU
+ * also from the host, and memory size.  Of a GPU, also sets name and vendor, and unless the
  * configuration does, the speed of FP8 and, if hardware.h knows the GPU, the ranks of a node,
  * bandwidths and latency.  MEMORY: for the operands. */
 enum status hardware_probe_fill(struct hardware *h, const struct config *c,

@@ -341,7 +341,7 @@ enum status contract_broadcasts_bytes_of_host_memory(const struct comm *c, void 
 static enum status agree_on(const struct comm *c, enum status two, enum status three, int first)
 {
     enum status mine = STATUS_OK, worst = first == 2 ? two : three;
-    char theirs[64];
+    char theirs[128];
     snprintf(theirs, sizeof theirs, "rank %d failed: %s", first, status_text(worst));
     if (c->rank == 2) mine = status_fail(two, "x.c", 1, "the seventh row is bad");
     if (c->rank == 3) mine = status_fail(three, "x.c", 1, "this one too");

@@ -133,8 +133,8 @@ static void read_weights(const struct torch_case *t, const char *suffix, float *
 }
 
 /* Against torch.optim.Muon and AdamW, the clipping factor in the script's gradients.  In float32
- * the weights are those of torch with its rounding removed; in bfloat16 rounding moves them away from
- * these, but less than torch's. */
+ * the weights are those of torch with its rounding removed; in bfloat16 rounding moves them away
+ * from these, but less than torch's. */
 static void check_torch(const struct torch_case *t, enum dtype dtype)
 {
     struct rig r;

@@ -52,8 +52,8 @@ TEST(op_calls_record_the_step_of_the_model)
     config_release(&c);
 }
 
-/* Of 7 matrices a block.  In float32 each iteration copies its result back.  In bfloat16 it rounds the
- * Gram matrices of the 2 that have more rows than columns, and a cast widens each result. */
+/* Of 7 matrices a block.  In float32 each iteration copies its result back.  In bfloat16 it rounds
+ * the Gram matrices of the 2 that have more rows than columns, and a cast widens each result. */
 TEST(op_calls_record_the_casts_of_muon)
 {
     struct config c;

@@ -96,8 +96,8 @@ TEST(step_simulator_counts_the_gemms_of_muon)
     CHECK_NEAR((muon.update_s - adamw.update_s) / (flops / 1e11), 1, 0.01);
 }
 
-/* Bytes of an iteration in float32, of a matrix of mn elements and its Gram matrix of kk: three GEMMs
- * (2 mn + kk, 3 kk, 2 mn + kk), the polynomial (3 kk), and the copy of the result (2 mn). */
+/* Bytes of an iteration in float32, of a matrix of mn elements and its Gram matrix of kk: three
+ * GEMMs (2 mn + kk, 3 kk, 2 mn + kk), the polynomial (3 kk), and the copy of the result (2 mn). */
 TEST(step_simulator_counts_the_copies_of_muon_in_float32)
 {
     struct hardware fast = machine;
