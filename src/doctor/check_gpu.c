@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-/* Large GEMMs reach about two thirds of NVIDIA's peaks, and less of AMD's.  Variants such as the H100
- * PCIe have no efficiency in the table (0). */
+/* Large GEMMs reach about two thirds of NVIDIA's peaks, and less of AMD's.  Variants such as the
+ * H100 PCIe have no efficiency in the table (0). */
 double check_gpu_slow_fraction(const struct hardware *h)
 {
     return 0.75 * (h && h->efficiency > 0 ? h->efficiency : 2.0 / 3);

@@ -388,8 +388,8 @@ static enum status end_previous_begin_next(struct muon *c, int round)
 
 /* --- Newton-Schulz ---------------------------------------------------------------------------- */
 
-/* X after `done` iterations of this round.  In BF16 x and y have room for two matrices each: X is in
- * y before the first iteration and after the last, in x between, since begin_gather uses y as
+/* X after `done` iterations of this round.  In BF16 x and y have room for two matrices each: X is
+ * in y before the first iteration and after the last, in x between, since begin_gather uses y as
  * scratch.  In F32 it is always in x. */
 static void *matrix_after(const struct muon *c, int round, int64_t done)
 {
