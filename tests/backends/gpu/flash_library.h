@@ -6,9 +6,10 @@
 #include "backends/gpu/attention_part.h"
 #include "backends/gpu/flash_attention.h"
 
+/* NULL during a sizing pass. */
 static inline void *flash_at(const void *x, size_t elements, enum dtype dtype)
 {
-    return (char *)(uintptr_t)x + elements * dtype_bytes(dtype);
+    return x ? (char *)(uintptr_t)x + elements * dtype_bytes(dtype) : NULL;
 }
 
 /* One row of the rectangle, whose queries and keys are adjacent. */

@@ -42,7 +42,7 @@ static enum status rectangle_forward(void *context, const struct attention *a,
     struct attention other = with_mistake(*m, a);
     struct attention_fwd buffers = *io;
     size_t skipped = (size_t)a->rectangle.first_query * a->q_stride;
-    if (*m == WRONG_QUERIES) buffers.q_BTHK = (const bf16 *)io->q_BTHK - skipped;
+    if (*m == WRONG_QUERIES && !queue->sizing) buffers.q_BTHK = (const bf16 *)io->q_BTHK - skipped;
     TRY(flash_library_forward(NULL, &other, &buffers, queue, done));
     *done = *m != NO_PARTS;
     return STATUS_OK;
