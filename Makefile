@@ -83,9 +83,10 @@ EMULATED := $(call kernels,amx_emulated) $(EMULATED_GPU)
 ROOMS   := $(filter-out $(B)/src/app/main.o,$(OBJECTS))
 FORMAT   = $(shell find src tests bench -name '*.[ch]' -o -name '*.cu' 2>/dev/null)
 
-# Prints one short line per target; V=1 prints the commands.
+# Prints one short line per target; V=1 prints the commands, and -s nothing.
 Q       := $(if $(V),,@)
-say      = @$(if $(V),:,echo '  $(1) $(@:$(B)/%=%)')
+SILENT   = $(findstring s,$(filter-out --%,$(firstword -$(MAKEFLAGS))))
+say      = @$(if $(V)$(SILENT),:,echo '  $(1) $(@:$(B)/%=%)')
 
 ifneq ($(filter-out help clean,$(or $(MAKECMDGOALS),all)),)
 ifeq ($(shell mkdir -p '$(B)' 2>/dev/null && test -w '$(B)' && echo 1),)
