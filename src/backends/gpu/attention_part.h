@@ -17,12 +17,14 @@ extern "C" {
 #include "ops/attention.h"
 
 /* As the slots of ops.def, without bounds: *done is false where the library does not compute a
- * shape.  During a sizing pass it builds plans and reserves scratch.
+ * shape.  During a sizing pass it builds plans and reserves scratch.  has_plan: whether it computes
+ * a rectangle, if buffers are aligned; as the sizing pass answered.
  * A shape with a rectangle has keys == ALL_KEYS, and the library computes only the rectangle: q, k,
  * v, dout and backward's out are whole rows; out and lse of forward, lse of backward, dq, dk and dv
  * are dense tensors [B, R, H, K], [B, H, R] and [B, C, G, K]. */
 struct attention_library {
     void *context;
+    bool (*has_plan)(void *context, const struct attention *, bool backward, const struct queue *);
     enum status (*forward)(void *context, const struct attention *, const struct attention_fwd *,
                            struct queue *, bool *done);
     enum status (*backward)(void *context, const struct attention *, const struct attention_bwd *,

@@ -71,7 +71,8 @@ static enum status forward(void *context, const struct attention *a, const struc
     if (*m == SHORT_WINDOW && other.window) other.window--;
     if (*m == NO_MASK) buffers.start_BT = buffers.end_BT = NULL;
     if (a->keys != ALL_KEYS) {
-        struct attention_library l = {context, rectangle_forward, rectangle_backward};
+        struct attention_library l = {context, flash_library_has_plan, rectangle_forward,
+                                      rectangle_backward};
         return GPU_NAME(attention_part_forward)(&l, a, io, queue, done);
     }
     *done = *m != NO_FORWARD;
@@ -97,7 +98,8 @@ static enum status backward(void *context, const struct attention *a,
     const bf16 nan = bf16_from_f32(NAN);
     float expected_zero = 0;
     if (a->keys != ALL_KEYS) {
-        struct attention_library l = {context, rectangle_forward, rectangle_backward};
+        struct attention_library l = {context, flash_library_has_plan, rectangle_forward,
+                                      rectangle_backward};
         return GPU_NAME(attention_part_backward)(&l, a, io, queue, done);
     }
     *done = *m != NO_BACKWARD;
@@ -110,7 +112,7 @@ static enum status backward(void *context, const struct attention *a,
 
 static enum status check_heads(enum mistake m, struct attention_case what, int head_size)
 {
-    struct attention_library library = {&m, forward, backward};
+    struct attention_library library = {&m, NULL, forward, backward};
     struct queue *queue;
     CHECK_STATUS(OK, GPU_NAME(open)(&queue, 0));
     enum status st = GPU_NAME(attention_check)(&library, what, head_size, queue);

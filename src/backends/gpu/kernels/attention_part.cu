@@ -154,10 +154,9 @@ extern "C" enum status GPU_NAME(attention_part_forward)(const struct attention_l
     struct attention_fwd part = *io;
     *done = false;
     if (!has_rectangle(a) || !is_aligned(io->out_BTHK)) return STATUS_OK;
+    /* Without a plan there is no scratch for the results. */
+    if (!l->has_plan(l->context, &whole, false, queue)) return STATUS_OK;
     part.start_BT = part.end_BT = NULL;
-    /* Scratch for the results only if there will be some. */
-    if (queue->sizing) TRY(l->forward(l->context, &whole, &part, queue, done));
-    if (queue->sizing && !*done) return STATUS_OK;
     struct part_sizes n = sizes_of(a);
     size_t mark = arena_mark(&queue->scratch);
     part.out_BTHK = arena_alloc(&queue->scratch, n.queries * n.q_width, sizeof(bf16));
@@ -210,21 +209,20 @@ static enum status copy_lse(const struct attention *a, const float *lse_BHT, flo
 }
 
 /* Allocates and computes the part's gradients. */
-static enum status run_backward(const struct attention_library *l, const struct attention *a,
+static enum status run_backward(const struct attention_library *l, const struct attention *whole,
                                 struct attention_bwd *part, struct queue *queue, bool *done)
 {
-    struct part_sizes n = sizes_of(a);
+    struct part_sizes n = sizes_of(whole);
     struct arena *scratch = &queue->scratch;
     part->dq_BTHK = arena_alloc(scratch, n.queries * n.q_width, sizeof(bf16));
     part->dk_BSGK = arena_alloc(scratch, n.keys * n.kv_width, sizeof(bf16));
     part->dv_BSGK = arena_alloc(scratch, n.keys * n.kv_width, sizeof(bf16));
-    if (a->rectangle.first_query) {
-        float *lse = (float *)arena_alloc(scratch, n.queries * (size_t)a->H, sizeof *lse);
-        if (!queue->sizing) TRY(copy_lse(a, part->lse_BHT, lse, queue));
+    if (whole->rectangle.first_query) {
+        float *lse = (float *)arena_alloc(scratch, n.queries * (size_t)whole->H, sizeof *lse);
+        if (!queue->sizing) TRY(copy_lse(whole, part->lse_BHT, lse, queue));
         part->lse_BHT = lse;
     }
-    struct attention whole = without_parts(a);
-    TRY(l->backward(l->context, &whole, part, queue, done));
+    TRY(l->backward(l->context, whole, part, queue, done));
     return STATUS_OK;
 }
 
@@ -239,11 +237,10 @@ extern "C" enum status GPU_NAME(attention_part_backward)(const struct attention_
     if (!has_rectangle(a) || !rows_are_aligned(a->kv_stride, F32)) return STATUS_OK;
     if (!is_aligned(io->dq_BTHK) || !is_aligned(io->dk_BSGK) || !is_aligned(io->dv_BSGK))
         return STATUS_OK;
+    if (!l->has_plan(l->context, &whole, true, queue)) return STATUS_OK;
     part.start_BT = part.end_BT = NULL;
-    if (queue->sizing) TRY(l->backward(l->context, &whole, &part, queue, done));
-    if (queue->sizing && !*done) return STATUS_OK;
     size_t mark = arena_mark(&queue->scratch);
-    TRY(run_backward(l, a, &part, queue, done));
+    TRY(run_backward(l, &whole, &part, queue, done));
     if (*done && !queue->sizing) TRY(add_gradients(a, &part, io, queue));
     arena_reset(&queue->scratch, mark);
     return STATUS_OK;

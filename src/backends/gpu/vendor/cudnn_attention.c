@@ -139,7 +139,7 @@ static enum status check_backward(void *c, const struct attention *a,
 static enum status compare_with_own_kernels(struct cudnn_attention *c, struct attention_case what,
                                             struct queue *queue)
 {
-    struct attention_library library = {c, check_forward, check_backward};
+    struct attention_library library = {c, NULL, check_forward, check_backward};
     c->plans.is_quiet = true;
     enum status st = gpu_attention_check(&library, what, c->head_size, queue);
     c->plans.is_quiet = false;
@@ -461,10 +461,18 @@ static enum status backward(void *context, const struct attention *a,
 
 /* --- parts of the keys ----------------------------------------------------------------------- */
 
+static bool has_plan(void *context, const struct attention *a, bool backward,
+                     const struct queue *queue)
+{
+    struct cudnn_attention *c = context;
+    struct sdpa_key key = {*a, .varlen = false, .backward = backward};
+    return cudnn_attention_plans_find(&c->plans, &key, queue->sizing);
+}
+
 enum status cudnn_attention_forward(struct cudnn_attention *c, const struct attention *a,
                                     const struct attention_fwd *io, struct queue *queue, bool *done)
 {
-    struct attention_library library = {c, forward, backward};
+    struct attention_library library = {c, has_plan, forward, backward};
     if (a->keys == ALL_KEYS) return forward(c, a, io, queue, done);
     return gpu_attention_part_forward(&library, a, io, queue, done);
 }
@@ -473,7 +481,7 @@ enum status cudnn_attention_backward(struct cudnn_attention *c, const struct att
                                      const struct attention_bwd *io, struct queue *queue,
                                      bool *done)
 {
-    struct attention_library library = {c, forward, backward};
+    struct attention_library library = {c, has_plan, forward, backward};
     if (a->keys == ALL_KEYS) return backward(c, a, io, queue, done);
     return gpu_attention_part_backward(&library, a, io, queue, done);
 }

@@ -139,8 +139,8 @@ static void compare(struct rig *r, const char *what, const float *on_device, con
     free(x);
 }
 
-static const struct attention_library library = {NULL, flash_library_forward,
-                                                 flash_library_backward};
+static const struct attention_library library = {
+    NULL, flash_library_has_plan, flash_library_forward, flash_library_backward};
 
 /* One part, forward and backward, and by the CPU's reference with bounds. */
 static void run_part(struct rig *r, const struct attention *a)
@@ -181,12 +181,11 @@ TEST(rectangles_of_a_library_merge_as_parts_with_these_bounds)
     }
 }
 
-static enum status has_no_plan(void *context, const struct attention *a,
-                               const struct attention_bwd *io, struct queue *queue, bool *done)
+static bool has_no_plan(void *context, const struct attention *a, bool backward,
+                        const struct queue *queue)
 {
-    (void)context, (void)a, (void)io, (void)queue;
-    *done = false;
-    return STATUS_OK;
+    (void)context, (void)a, (void)backward, (void)queue;
+    return false;
 }
 
 static size_t backward_scratch(const struct attention_library *l, const struct attention *a,
@@ -202,10 +201,31 @@ static size_t backward_scratch(const struct attention_library *l, const struct a
 TEST(a_part_reserves_scratch_for_its_results_only_if_the_library_computes_it)
 {
     const struct attention a = shape_of((struct attention_rectangle){T / 2, T}, false, FIRST_KEYS);
-    const struct attention_library none = {NULL, flash_library_forward, has_no_plan};
+    const struct attention_library none = {NULL, has_no_plan, flash_library_forward,
+                                           flash_library_backward};
     bool done;
     CHECK(backward_scratch(&library, &a, &done) >= N * P * 2 * 2 + N / 2 * (Q * 2 + H * 4) && done);
     CHECK(!backward_scratch(&none, &a, &done) && !done);
+}
+
+TEST(a_part_that_a_library_has_no_plan_for_needs_no_scratch_later)
+{
+    const struct attention a = shape_of((struct attention_rectangle){0, T}, true, FIRST_KEYS);
+    const struct attention_library none = {NULL, has_no_plan, flash_library_forward,
+                                           flash_library_backward};
+    struct rig r;
+    open_rig(&r);
+    arena_release(&r.gpu->scratch);
+    CHECK_STATUS(OK, arena_init(&r.gpu->scratch, 1, queue_device_allocator(r.gpu)));
+    struct attention_fwd forward = forward_of(&r.on_device);
+    struct attention_bwd backward = backward_of(&r.on_device);
+    bool done = true;
+    CHECK_STATUS(OK, GPU_NAME(attention_part_forward)(&none, &a, &forward, r.gpu, &done));
+    CHECK(!done);
+    done = true;
+    CHECK_STATUS(OK, GPU_NAME(attention_part_backward)(&none, &a, &backward, r.gpu, &done));
+    CHECK(!done);
+    close_rig(&r);
 }
 
 TEST(a_part_without_a_rectangle_or_with_unaligned_heads_is_not_the_librarys)
