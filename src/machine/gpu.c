@@ -23,24 +23,26 @@
 
 const char *const gpu_backend = LLAMERO_GPU_NAME;
 
-static void request(const char *variable, int queues)
+static void set_default(const char *variable, int value)
 {
-    char count[16];
-    snprintf(count, sizeof count, "%d", queues);
-    setenv(variable, count, 0);
+    char digits[16];
+    snprintf(digits, sizeof digits, "%d", value);
+    setenv(variable, digits, 0);
 }
 
 /* CUDA maps streams to 8 hardware queues by default, HIP those of one priority to 4.  With more
- * streams one can wait behind another, which may wait for a rank (comm/nccl). */
-void gpu_machine_request_queues(void)
+ * streams one can wait behind another, which may wait for a rank (comm/nccl).  HIP before ROCm 7
+ * refuses an allocation of more than 85 % of a device's memory, as an arena may be. */
+void gpu_machine_prepare_driver(void)
 {
-    request("CUDA_DEVICE_MAX_CONNECTIONS", NCCL_HARDWARE_QUEUES);
-    request("GPU_MAX_HW_QUEUES", RCCL_HARDWARE_QUEUES);
+    set_default("CUDA_DEVICE_MAX_CONNECTIONS", NCCL_HARDWARE_QUEUES);
+    set_default("GPU_MAX_HW_QUEUES", RCCL_HARDWARE_QUEUES);
+    set_default("GPU_SINGLE_ALLOC_PERCENT", 100);
 }
 
 static enum status count_devices(int *count)
 {
-    gpu_machine_request_queues();
+    gpu_machine_prepare_driver();
     return BACKEND(count)(count);
 }
 
@@ -276,7 +278,7 @@ const char *const gpu_backend = NULL;
 
 int gpu_machine_count(void) { return 0; }
 
-void gpu_machine_request_queues(void) {}
+void gpu_machine_prepare_driver(void) {}
 int gpu_machine_numa_node(int index) { return (void)index, -1; }
 
 enum status gpu_machine_open(struct machine *m, const struct device_config *c, int cores, int local)

@@ -1,7 +1,7 @@
 /* gpu.h (machine) -- opens the GPU of this rank, in a program that was built with a GPU backend.
  *
  * In a program without one gpu_backend is NULL, and of these functions only gpu_machine_count,
- * gpu_machine_numa_node and gpu_machine_request_queues may be called. */
+ * gpu_machine_numa_node and gpu_machine_prepare_driver may be called. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,9 +12,10 @@
 
 extern const char *const gpu_backend; /* "cuda" or "hip"; NULL: built without */
 
-/* Sets the variables that make CUDA open up to 32 hardware queues, HIP 48, unless the user has set
- * them.  Call it before MPI opens, which may start the driver. */
-void gpu_machine_request_queues(void);
+/* Sets the variables that make CUDA open up to 32 hardware queues, HIP 48, and HIP allocate as much
+ * memory at once as there is, unless the user has set them.  Call it before MPI opens, which may
+ * start the driver. */
+void gpu_machine_prepare_driver(void);
 /* Number of GPUs visible to this process; 0 if the driver is missing, or too old. */
 int gpu_machine_count(void);
 /* The NUMA node of the host's memory that is closest to that GPU; -1: unknown. */

@@ -116,7 +116,7 @@ enum status launch_open(struct comm *world)
 {
     struct launch l = launch_find();
     *world = *comm_self();
-    gpu_machine_request_queues();
+    gpu_machine_prepare_driver();
     if (is_own(&l)) return shm_join(world);
     if (l.size > 1) TRY(open_ranks(world, l));
     if (!l.launcher) TRY(check_torchrun());

@@ -26,18 +26,20 @@ TEST(launch_reads_the_variables_of_each_launcher)
     unset_all();
 }
 
-TEST(launch_requests_hardware_queues_unless_the_user_has)
+TEST(launch_sets_variables_of_gpu_drivers_unless_the_user_has)
 {
     struct comm world;
     if (!gpu_backend) skip();
     unset_all();
-    unsetenv("GPU_MAX_HW_QUEUES");
+    unsetenv("GPU_MAX_HW_QUEUES"), unsetenv("GPU_SINGLE_ALLOC_PERCENT");
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "7", 1);
     CHECK_STATUS(OK, launch_open(&world));
     launch_close(&world, STATUS_OK);
     CHECK(!strcmp(getenv("GPU_MAX_HW_QUEUES"), "48"));
+    CHECK(!strcmp(getenv("GPU_SINGLE_ALLOC_PERCENT"), "100"));
     CHECK(!strcmp(getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "7"));
     unsetenv("CUDA_DEVICE_MAX_CONNECTIONS"), unsetenv("GPU_MAX_HW_QUEUES");
+    unsetenv("GPU_SINGLE_ALLOC_PERCENT");
 }
 
 TEST(launch_prefers_mpirun_to_the_slurm_step_around_it)

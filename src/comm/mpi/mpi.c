@@ -303,6 +303,9 @@ enum status mpi_open(struct comm *world)
     struct comm no_comm = {.size = 1, .group = &no_group};
     enum status st = STATUS_OK;
     *world = (struct comm){0};
+    /* MPI sees host memory only.  Without this, Cray MPICH fails where users ask for GPU support
+     * and its compiler wrapper, which links the library for that, did not link this program. */
+    setenv("MPICH_GPU_SUPPORT_ENABLED", "0", 1);
     TRY_OUT(operation_engine_open(&e->base, &messages, NULL));
     struct operation *op = operation_acquire(&no_comm, "opening", open_next);
     const struct failure *f = operation_run(op);

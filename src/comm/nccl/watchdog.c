@@ -119,8 +119,9 @@ static void abort_all(struct watchdog *w)
 }
 
 /* While another thread loads a kernel for the first time, CUDA's calls, also check_all's, may block
- * until the device's work has ended.  If a transfer never ends, timeout_s has no effect then: the
- * heartbeat, which calls nothing of CUDA, ends the run. */
+ * until the device's work has ended; HIP's may while another thread waits for the same event.  If a
+ * transfer never ends, timeout_s has no effect then: the heartbeat, which calls neither, ends the
+ * run. */
 static void *watch(void *context)
 {
     struct watchdog *w = context;

@@ -3,6 +3,8 @@
 #include "comm/transports.h"
 #include "test.h"
 
+#include <stdlib.h>
+
 TEST(mpi_fulfills_the_contract_of_comm) { transport_check(launched_run, "contract"); }
 
 TEST(mpi_transfers_proceed_while_the_program_computes) { transport_check(launched_run, "overlap"); }
@@ -10,6 +12,21 @@ TEST(mpi_transfers_proceed_while_the_program_computes) { transport_check(launche
 TEST(mpi_allows_two_groups_to_be_used_in_different_orders)
 {
     transport_check(launched_run, "any_order");
+}
+
+RANKS(without_gpu_support)
+{
+    (void)world;
+    const char *set = getenv("MPICH_GPU_SUPPORT_ENABLED");
+    if (!set || strcmp(set, "0") != 0) FAIL(COMM, "Cray MPICH expects its GPU library");
+    return STATUS_OK;
+}
+
+TEST(mpi_is_opened_without_gpu_support_that_the_environment_requests)
+{
+    setenv("MPICH_GPU_SUPPORT_ENABLED", "1", 1);
+    transport_check(launched_run, "without_gpu_support");
+    unsetenv("MPICH_GPU_SUPPORT_ENABLED");
 }
 
 TEST(mpi_ends_all_ranks_when_one_fails)
