@@ -143,6 +143,8 @@ static enum status compare_with_own_kernels(struct cudnn_attention *c, struct at
     c->plans.is_quiet = true;
     enum status st = gpu_attention_check(&library, what, c->head_size, queue);
     c->plans.is_quiet = false;
+    /* a plan that cuDNN cannot run, on a device that works */
+    if (st == STATUS_DEVICE && !queue_wait(queue)) st = STATUS_UNSUPPORTED;
     if (st) status_prefix(st, "cuDNN %zu fails a self-test", c->plans.version);
     return st;
 }
@@ -190,6 +192,16 @@ enum status cudnn_attention_check_case(struct cudnn_attention *c, struct attenti
                  name_of(what), status_message());
     *rejects = st != STATUS_OK;
     return STATUS_OK;
+}
+
+const char *cudnn_attention_rejected(const struct cudnn_attention *c)
+{
+    const struct cudnn_attention_plans *p = &c->plans;
+    if (p->rejects_parts) return name_of((struct attention_case){.parts = true});
+    for (int i = 1; i < 4; i++)
+        if (p->rejects[i & 1][i >> 1])
+            return name_of((struct attention_case){i & 1, i >> 1, false});
+    return NULL;
 }
 
 bool cudnn_attention_plan(const struct cudnn_attention *c, int i, struct cudnn_attention_plan *out)

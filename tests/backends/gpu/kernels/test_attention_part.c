@@ -139,8 +139,8 @@ static void compare(struct rig *r, const char *what, const float *on_device, con
     free(x);
 }
 
-static const struct attention_library library = {
-    NULL, flash_library_has_plan, flash_library_forward, flash_library_backward};
+static const struct attention_library library = {NULL, flash_library_has_plan,
+                                                 flash_library_forward, flash_library_backward};
 
 /* One part, forward and backward, and by the CPU's reference with bounds. */
 static void run_part(struct rig *r, const struct attention *a)
