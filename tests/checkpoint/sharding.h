@@ -43,7 +43,8 @@ static inline float sharding_value(int buffer, int tensor, size_t i)
 
 static inline void rank_shard_add(struct shard *p, int tensor, size_t first, size_t count)
 {
-    p->runs = heap_grow(p->runs, p->count + 1, sizeof *p->runs);
+    bool is_full = !(p->count & (p->count - 1)); /* the capacity is the next power of two */
+    if (is_full) p->runs = heap_grow(p->runs, p->count ? 2 * p->count : 1, sizeof *p->runs);
     p->runs[p->count++] = (struct shard_run){tensor, first, count, p->elements};
     p->elements += count + 3; /* padding between runs */
 }
