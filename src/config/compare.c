@@ -1,5 +1,6 @@
 /* compare.c -- all values by key, and how those of two configurations differ. */
 // SPDX-License-Identifier: Apache-2.0
+#include "config/batch_ramp.h"
 #include "config/config.h"
 #include "config/effective.h"
 #include "config/sections.h"
@@ -419,6 +420,30 @@ static void compare_array(const struct settings_pair *p, const struct config_arr
     }
 }
 
+/* The number of samples that Megatron-LM's order is built for; 0: another order, or a number that
+ * depends on ranks or data stages. */
+static int64_t find_samples(const struct config *c)
+{
+    if (c->data.order != ORDER_megatron) return 0;
+    if (c->data.samples) return c->data.samples;
+    if (c->training.global_batch_size < 0 || c->data.num_stages) return 0;
+    const struct batch_ramp r = batch_ramp_of(&c->training, c->training.global_batch_size);
+    return batch_ramp_advance(&r, 0, c->training.steps);
+}
+
+static void compare_samples(const struct settings_pair *p)
+{
+    int64_t old = find_samples(p->old->config), now = find_samples(p->now->config);
+    struct config_changes *out = p->out;
+    if (!old || !now || old == now) return;
+    if (describe_allowed(p, "data.samples", CHANGE_refused)) return;
+    text_addf(&out->refused,
+              "%sthe number of samples (data.samples, or training.steps times the batch) was %lld, "
+              "is %lld (data.samples = %lld keeps the order)",
+              out->refused.len ? "; " : "", (long long)old, (long long)now, (long long)old);
+    out->is_other_data = true;
+}
+
 void config_compare(const struct config_model *old, const struct config_model *now,
                     struct config_changes *out)
 {
@@ -432,6 +457,7 @@ void config_compare(const struct config_model *old, const struct config_model *n
                      (const char *)now->config + section->offset);
     }
     for (size_t a = 0; a < NUM_ARRAYS; a++) compare_array(&p, &config_arrays[a]);
+    compare_samples(&p);
 }
 
 void config_changes_release(struct config_changes *x)

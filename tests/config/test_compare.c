@@ -195,6 +195,34 @@ TEST(the_data_start_over_only_once)
     config_release(&a), config_release(&b);
 }
 
+TEST(another_number_of_megatrons_samples_is_refused)
+{
+    static const struct {
+        const char *settings[3], *refused;
+    } cases[] = {
+        {{"training.steps=12"}, "was 80, is 96 (data.samples = 80 keeps the order)"},
+        {{"training.global_batch_size=4"}, "was 80, is 40 (data.samples = 80"},
+        {{"training.steps=12", "data.samples=80"}, ""},
+        {{"training.steps=12", "checkpoint.exclude_from_loading=dataloader"}, ""},
+        {{"training.steps=12", "training.global_batch_size=-1"}, ""}, /* unknown */
+    };
+    const char *settings[] = {"data.order=megatron", "training.global_batch_size=8",
+                              "training.steps=10", NULL, NULL};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct config a, b;
+        struct config_changes out;
+        int more = cases[i].settings[1] ? 2 : 1;
+        CHECK_STATUS(OK, config_load(&a, NULL, settings, 3));
+        for (int k = 0; k < more; k++) settings[3 + k] = cases[i].settings[k];
+        CHECK_STATUS(OK, config_load(&b, NULL, settings, 3 + more));
+        compare(&a, &b, &out);
+        CHECK(!out.refused.len == !cases[i].refused[0]);
+        CHECK(!out.refused.len || strstr(out.refused.data, cases[i].refused));
+        config_changes_release(&out);
+        config_release(&a), config_release(&b);
+    }
+}
+
 TEST(only_keys_whose_change_can_be_accepted_are_accepted)
 {
     struct config c;
