@@ -19,6 +19,8 @@ static const struct import_row rows[] = {
 };
 enum { NUM_ROWS = sizeof rows / sizeof *rows };
 
+#define THEIR_DEFAULT "The default of NxD Training."
+
 /* Adds the values below `v` as items whose keys are dotted paths. */
 static enum status add_items(struct import *im, const struct yaml_tree *v, const char *prefix)
 {
@@ -119,7 +121,14 @@ static enum status set_schedule(struct import *im)
     TRY(get_max_steps(im, &run));
     length = run;
     if (steps) TRY(import_parse_int(im, steps, 0, 1LL << 40, &length));
-    if (!name) return STATUS_OK;
+    if (!import_get(im, "model.optim.sched.warmup_steps") || !name)
+        TRY(import_set(im, NULL, "lr_scheduler.warmup_steps", "0", THEIR_DEFAULT));
+    if (!name)
+        return import_set(im, NULL, "lr_scheduler.min_lr_factor", "1",
+                          "Without a schedule the rate is constant.");
+    if (length != run)
+        import_add_note(im, IMPORT_ORIGINAL_BUG, steps,
+                        "NxD Training replaces it by trainer.max_steps; here it applies.");
     if (!strcmp(word, "CosineAnnealing")) {
         TRY(import_set(
             im, name, "lr_scheduler.formula", constant ? "megatron" : "nxdt",
@@ -187,7 +196,14 @@ static enum status set_optimizer(struct import *im, bool hf)
         if (betas->count != 2) return import_bad_value(im, betas, "a list of two");
         TRY(import_set(im, betas, "optimizer.beta1", betas->values[0], ""));
         TRY(import_set(im, betas, "optimizer.beta2", betas->values[1], ""));
+    } else {
+        TRY(import_set(im, NULL, "optimizer.beta2", "0.999", THEIR_DEFAULT));
     }
+    if (!import_get(im, "trainer.gradient_clip_val"))
+        TRY(import_set(im, NULL, "training.max_norm", "0",
+                       "Without gradient_clip_val, gradients are not clipped."));
+    if (!decay) TRY(import_set(im, NULL, "optimizer.weight_decay", "0.01", THEIR_DEFAULT));
+    if (!norms && !hf) TRY(import_set(im, NULL, "optimizer.decay_norms", "false", THEIR_DEFAULT));
     if (decay) {
         TRY(import_copy(im, decay, "optimizer.weight_decay", ""));
         if (hf && im->config.optimizer.weight_decay != 0.01)
@@ -437,6 +453,18 @@ static struct yaml_tree *find_path(struct yaml_tree *at, const char *path)
     return at;
 }
 
+/* Whether the key is in a section that only the YAML has, so that an unknown key is theirs. */
+static bool is_in_their_section(struct yaml_tree *root, const char *key)
+{
+    const char *dot = strrchr(key, '.');
+    char *name = dot ? heap_string(key, (size_t)(dot - key)) : heap_strdup("");
+    const struct yaml_tree *section = dot ? find_path(root, name) : NULL;
+    bool theirs = section && section->kind == YAML_MAP;
+    for (size_t i = 0; i < NUM_SECTIONS; i++) theirs &= strcmp(name, config_sections[i].name) != 0;
+    free(name);
+    return theirs;
+}
+
 /* Reads a setting.  A scalar of the YAML is changed in the tree, so that interpolations see it. */
 static enum status read_override(struct yaml_tree *root, const char *setting, struct override *o)
 {
@@ -448,7 +476,9 @@ static enum status read_override(struct yaml_tree *root, const char *setting, st
     struct yaml_tree *at = find_path(root, o->key);
     bool ours =
         config_find(o->key, &section) || config_find_alias(o->key) || config_find_foreign(o->key);
-    if (ours || (!at && !import_has_row(rows, NUM_ROWS, o->key))) return STATUS_OK;
+    if (ours ||
+        (!at && !import_has_row(rows, NUM_ROWS, o->key) && !is_in_their_section(root, o->key)))
+        return STATUS_OK;
     text_addf(&yaml, "value: %s\n", equals + 1);
     enum status st = yaml_tree_parse(yaml.data, yaml.len, "command line", &o->value);
     text_release(&yaml);

@@ -75,6 +75,69 @@ TEST(absent_keys_have_the_defaults_of_nxd_trainings_megatron_model)
     import_release(&im);
 }
 
+TEST(absent_keys_train_as_nxd_training_does_without_them)
+{
+    static const struct {
+        const char *file, *without[5], *expected[5];
+    } cases[] = {
+        {hf,
+         {"betas", "weight_decay", "sched:", "min_lr"},
+         {"optimizer.beta2=0.999", "optimizer.weight_decay=0.01", "lr_scheduler.warmup_steps=0",
+          "lr_scheduler.min_lr_factor=1.0"}},
+        {megatron, {"do_layer_norm_weight_decay"}, {"optimizer.decay_norms=false"}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct import im = {0};
+        CHECK_STATUS(OK, convert(&im, cases[i].file, cases[i].without, ""));
+        imported_check(&im, cases[i].expected);
+        import_release(&im);
+    }
+}
+
+static enum status convert_with(struct import *im, const char *setting)
+{
+    struct text bytes = {0};
+    CHECK_STATUS(OK, file_read(hf, 1 << 20, &bytes));
+    enum status st = import_nxdt(im, bytes.data, bytes.len, "conf.yaml", &setting, 1);
+    text_release(&bytes);
+    return st;
+}
+
+TEST(a_null_that_turns_a_setting_off_keeps_it_off)
+{
+    static const char *const expected[] = {"training.max_norm=0.0", NULL};
+    struct import im = {0};
+    CHECK_STATUS(OK, convert_with(&im, "trainer.gradient_clip_val=null"));
+    imported_check(&im, expected);
+    import_release(&im);
+}
+
+TEST(a_schedule_that_nxd_training_replaces_is_reported)
+{
+    struct import im = {0};
+    CHECK_STATUS(OK, convert_with(&im, "model.optim.sched.max_steps=7"));
+    CHECK(imported_has_note(&im, IMPORT_ORIGINAL_BUG, "model.optim.sched.max_steps",
+                            "trainer.max_steps"));
+    import_release(&im);
+}
+
+TEST(an_unknown_key_in_a_section_of_the_yaml_gets_a_suggestion_from_it)
+{
+    static const char *const cases[][2] = {
+        {"trainer.max_step=9", "command line: trainer.max_step: not a key of NxD Training; did you "
+                               "mean trainer.max_steps?"},
+        {"+model.optim.lrs=9", "model.optim.lrs: not a key of NxD Training; did you mean "
+                               "model.optim.lr?"},
+        {"training.step=9", "unknown key training.step; did you mean training.steps?"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct import im = {0};
+        CHECK_STATUS(CONFIG, convert_with(&im, cases[i][0]));
+        CHECK_MESSAGE(cases[i][1]);
+        import_release(&im);
+    }
+}
+
 TEST(keys_that_only_the_megatron_model_reads_change_no_other)
 {
     static const char more[] =
