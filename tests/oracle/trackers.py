@@ -1,8 +1,8 @@
 # trackers.py FOLDER PROGRAM -- compares what llamero writes for W&B, MLflow and TensorBoard with
 # what these programs read.
 #
-# Requires: pip install wandb mlflow tensorboard (tested with 0.31.0, 3.17.2 and 2.21.0).  FOLDER
-# must not exist, and is kept.
+# Requires: pip install wandb mlflow tensorboard (tested with 0.31.0, 3.17.2 and 2.21.0), in a venv
+# of their own: mlflow requires pyarrow < 26, parquet.py has 26.  FOLDER must not exist, and is kept.
 # SPDX-License-Identifier: Apache-2.0
 """Trains a tiny model with all three enabled, stops it between checkpoints, resumes it, and reads
 the run with each program.  `wandb sync` uploads it to a stub of W&B's server on this machine, which
