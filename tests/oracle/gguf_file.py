@@ -97,6 +97,12 @@ def as_json(path, model):
         open(path, "w"))
 
 
+def is_sentencepiece(name):
+    """Whether a .model is a protobuf, whose first byte is the tag of `pieces`; tiktoken's is text."""
+    with open(name, "rb") as file:
+        return name.endswith(".model") and file.read(1) == b"\n"
+
+
 def others(root, models):
     path = lambda name: os.path.join(root, name)
     pre = tokenizers.pre_tokenizers
@@ -248,7 +254,7 @@ def check_llama_cpp(path, program, tokenizer, model, exact):
 
 def main(program, more):
     with tempfile.TemporaryDirectory() as root:
-        more += others(root, [name for name in [TOKENIZERS[2]] + more if name.endswith(".model")])
+        more += others(root, [name for name in [TOKENIZERS[2]] + more if is_sentencepiece(name)])
         for number, tokenizer in enumerate(TOKENIZERS + more):
             base = os.path.join(root, str(number))
             out = subprocess.run([program, "tokenizer", "show", "--tokenizer", tokenizer, "--json"],
