@@ -75,6 +75,8 @@ TESTS   := $(filter-out $(ABSENT),$(sort $(shell find tests -name '*.c' ! -path 
                                              ! -path '*/preload/*' ! -path 'tests/fault/*' \
                                              ! -path 'tests/memcheck/*' \
                                              ! -path '*/programs/*')))
+# `make sanitize T=-tests/app/` compiles no tests of that folder.
+TESTS   := $(filter-out $(UNTESTED),$(TESTS))
 BENCH   := $(patsubst bench/%.c,%,$(wildcard bench/*.c))
 kernels  = $(foreach isa,$(1),$(KERNELS:%.c=$(B)/%.$(isa).o))
 OBJECTS := $(patsubst %.c,$(B)/%.o,$(filter-out $(KERNELS),$(SOURCES))) $(call kernels,$(ISAS))

@@ -147,6 +147,7 @@ sanitize: ## run the tests under ASan and UBSan; T=word
 	@ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=suppressions=tools/lsan.supp:print_suppressions=0 \
 	UBSAN_OPTIONS=print_stacktrace=1 $(MAKE) test T='$(T)' B=$(B)/sanitize EMULATED_DIR=$(B) \
 	    OPT='-O1 -g1' TEST_OPT=-Og HARDEN= LDFLAGS= PRELOAD= ISAS='$(filter-out amx,$(ISAS))' \
+	    UNTESTED='$(patsubst -%/,%/test_%,$(filter -tests/%/,$(T)))' \
 	    EXTRA='$(SANITIZE) -Wno-maybe-uninitialized -DLLAMERO_CHECK_COLLECTIVES'
 
 # Ranks are threads in these tests and use one thread each: TSan does not understand libgomp.  One
