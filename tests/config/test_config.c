@@ -273,7 +273,6 @@ TEST(keys_that_change_the_result_are_errors_unless_accepted)
         {"[training]\ndtype = \"bfloat16\"\n", "training.dtype"},
         {"[model]\nnorm_type = \"layernorm\"\n", "model.norm_type"},
         {"[fault_tolerance]\nenable = true\n", "fault_tolerance.enable"},
-        {"[fault_tolerance]\nsemi_sync_method = \"diloco\"\n", "fault_tolerance.semi_sync_method"},
         {"[optimizer]\nearly_step_in_backward = true\n", "optimizer.early_step_in_backward"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct config c;
