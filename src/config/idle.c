@@ -92,7 +92,8 @@ static bool has_attention_factor(const struct config *c) { return has_yarn(c) ||
 static bool has_float8(const struct config *c)
 {
     bool enabled = false;
-    return !float8_resolve(&c->model, &c->float8, &enabled) && enabled;
+    if (float8_resolve(&c->model, &c->float8, &enabled)) return true; /* config_check reports it */
+    return enabled;
 }
 static bool fits_warmup(const struct config *c)
 {
@@ -138,7 +139,8 @@ static const struct idle_rule {
     {"metrics.mlflow_experiment", has_mlflow, "requires metrics.enable_mlflow = true"},
     {"activation_checkpoint.selective_ac_option", recomputes_some,
      "requires activation_checkpoint.mode = \"selective\""},
-    {"float8.", has_float8, "requires float8.enable_float8_linear = true"},
+    {"float8.", has_float8,
+     "requires model.converters = [\"float8\"] or float8.enable_float8_linear = true"},
     {"objective.mask_probability", is_masked, "requires objective.name = \"masked\""},
     {"objective.mask_token", has_masks, "requires objective.name = \"masked\" or \"diffusion\""},
     {"data.row_overlap", is_causal, "requires objective.name = \"causal\""},
