@@ -109,6 +109,11 @@ static enum status find_model(const char *path, const char *below, int64_t step,
     bool is_model = model_files_detect(path);
     size_t num_steps;
     enum status st = STATUS_OK;
+    if (!is_model && file_exists(path) && !file_is_dir(path))
+        FAIL_OUT(MISSING,
+                 "%s: not a model: expected a Hugging Face folder, torch files, a checkpoint, or a "
+                 "run with checkpoints",
+                 path);
     if (!is_model) TRY_OUT(file_require_folder(path));
     TRY_OUT(folder_steps_count(path, &num_steps));
     bool is_megatron = !is_model && !num_steps && torch_files_are_megatron(path);

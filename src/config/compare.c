@@ -271,6 +271,11 @@ static void refuse(const struct settings_pair *p, const char *key, enum change_c
     bool has_origin = strcmp(origin, "default") != 0;
     text_addf(&out->refused, "%s%s was %s, is %s%s%s%s", out->refused.len ? "; " : "", key, old,
               now, has_origin ? " (" : "", has_origin ? origin : "", has_origin ? ")" : "");
+    const struct config *was = p->old->config, *is = p->now->config;
+    if (!strcmp(key, "model.vocab_size") && was &&
+        strcmp(was->data.tokenizer, is->data.tokenizer) != 0)
+        text_addf(&out->refused, " (data.tokenizer was \"%s\", is \"%s\")", was->data.tokenizer,
+                  is->data.tokenizer);
     if (class == CHANGE_by_name)
         text_addf(&out->names, "%s\"%s\"", out->names.len ? ", " : "", key);
     else if (makes_other_model(key, class))
