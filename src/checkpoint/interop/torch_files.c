@@ -192,8 +192,8 @@ enum status torch_files_shape(const char *path, const struct model_shape *model,
     if (!has_config(folder))
         FAIL_OUT(MISSING,
                  "%s: neither config.json nor params.json found: the weights alone do not "
-                 "determine the number of heads",
-                 path);
+                 "determine the number of heads; put the model's config.json into %s",
+                 path, folder);
     if (file_exists(config))
         TRY_OUT(hf_config_read(config, shape));
     else

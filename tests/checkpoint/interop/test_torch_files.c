@@ -41,6 +41,7 @@ TEST(dcp_config_is_found_up_to_two_folders_above)
     CHECK(!torch_files_have_shape(step));
     CHECK_STATUS(MISSING, torch_files_shape(step, NULL, &shape));
     CHECK_MESSAGE("neither config.json nor params.json");
+    CHECK_MESSAGE("put the model's config.json into");
     put_copy(root, DATA_FOLDER "dcp", "params.json");
     CHECK_STATUS(OK, torch_files_shape(step, NULL, &shape));
     CHECK(shape.H == 4 && shape.G == 2 && shape.V == 40 && shape.F == 24 && !shape.tied);
