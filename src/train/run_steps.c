@@ -287,11 +287,13 @@ static enum status save_before_failing(struct training_run *r, enum status why)
     if (!is_good || !is_able || !c->enable || c->load_only) return why;
     status_save(&first, why);
     enum status st = run_checkpoint_save_now(r);
-    if (st)
-        run_checkpoint_log_unsaved(r, st);
-    else if (r->is_main && has_checkpoint(r, t->steps_done))
-        log_line(LOG_INFO, "the run fails after step %lld; that state is saved",
-                 (long long)t->steps_done);
+    int64_t saved = st ? r->saved_step : t->steps_done;
+    if (st) run_checkpoint_log_unsaved(r, st);
+    if (r->is_main && has_checkpoint(r, saved))
+        log_line(LOG_INFO,
+                 st ? "the run fails; its newest checkpoint is that of step %lld"
+                    : "the run fails after step %lld; that state is saved",
+                 (long long)saved);
     return status_restore(&first);
 }
 

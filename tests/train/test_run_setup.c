@@ -77,6 +77,26 @@ TEST(failing_run_reports_a_lost_save)
     }
 }
 
+TEST(failing_run_that_cannot_save_names_its_newest_checkpoint)
+{
+    struct small_run r;
+    struct rlimit old;
+    small_run_open(&r);
+    r.config.training.steps = 3;
+    CHECK_STATUS(OK, run_train(&r.config, &r.t.machine));
+    r.config.training.steps = SMALL_RUN_STEPS;
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    CHECK(!getrlimit(RLIMIT_FSIZE, &old));
+    CHECK(!setrlimit(RLIMIT_FSIZE, &(struct rlimit){16 << 10, old.rlim_max}));
+    enum status st = small_run_train(&r, FAULT_NAN, 5);
+    CHECK(!setrlimit(RLIMIT_FSIZE, &old));
+    signal(SIGXFSZ, handler);
+    CHECK(st == STATUS_DIVERGED);
+    CHECK(small_run_logged(&r, "cannot save the checkpoint of step 4: "));
+    CHECK(small_run_logged(&r, "the run fails; its newest checkpoint is that of step 3"));
+    small_run_close(&r);
+}
+
 /* --- ranks ----------------------------------------------------------------------------------- */
 
 /* The transport of the ranks, but rank 0 is late at the end of a run: it waits in the release of
