@@ -165,6 +165,14 @@ static double rounded(double value, bool is_exact)
     return round(value / unit) * unit;
 }
 
+static void add_epochs(struct text *out, double epochs)
+{
+    if (epochs < 1000)
+        text_addf(out, "%.3g", epochs);
+    else
+        console_thousands(out, round(epochs));
+}
+
 void data_plan_warn(const struct data_plan *d)
 {
     for (size_t i = 0; i < d->num_sources; i++) {
@@ -175,8 +183,10 @@ void data_plan_warn(const struct data_plan *d)
         text_add_escaped(&t, s->label);
         text_addf(&t, " is read more than once: it has about ");
         console_thousands(&t, rounded(s->documents, d->is_exact));
-        text_addf(&t, " documents, which repeat from about step %lld on; %.3g epochs in the run",
-                  (long long)s->repeat_step, s->epochs);
+        text_addf(&t, " documents, which repeat from about step %lld on; ",
+                  (long long)s->repeat_step);
+        add_epochs(&t, s->epochs);
+        text_adds(&t, " epochs in the run");
         log_line(LOG_WARN, "%s", t.data);
         text_release(&t);
     }
@@ -205,13 +215,17 @@ static void describe_stage(const struct data_plan *d, size_t index, struct text 
               "about documents", "tokens", "epochs so far", "source");
     for (size_t i = 0; i < d->num_sources; i++) {
         const struct planned_reading *r = &s->readings[i];
-        char epochs[48] = "unknown";
+        struct text epochs = {0};
         text_addf(out, "  %5.1f %%", 100 * r->share);
         add_number(out, r->documents, false);
         add_number(out, r->tokens, d->is_exact);
-        if (!isnan(r->epochs))
-            snprintf(epochs, sizeof epochs, "%.3g to %.3g", r->epochs_before, r->epochs);
-        text_addf(out, "  %16s  ", epochs);
+        if (!isnan(r->epochs)) {
+            add_epochs(&epochs, r->epochs_before);
+            text_adds(&epochs, " to ");
+            add_epochs(&epochs, r->epochs);
+        }
+        text_addf(out, "  %16s  ", epochs.len ? epochs.data : "unknown");
+        text_release(&epochs);
         text_add_escaped(out, d->sources[i].label);
         text_adds(out, d->sources[i].is_checked ? "\n" : " (not checked: not on this machine)\n");
     }

@@ -141,11 +141,12 @@ static void log_notes(const struct import *im)
 {
     size_t counts[IMPORT_UNKNOWN + 1] = {0};
     for (size_t i = 0; i < im->num_notes; i++) counts[im->notes[i].verdict]++;
-    log_line(LOG_INFO,
-             "%zu keys converted, %zu have no effect, %zu change the result, %zu defects of the "
-             "original",
-             counts[IMPORT_TRANSLATED], counts[IMPORT_IDLE], counts[IMPORT_UNSUPPORTED],
-             counts[IMPORT_ORIGINAL_BUG]);
+    log_line(
+        LOG_INFO,
+        "keys: %zu converted, %zu without effect, %zu that would change the result but are not "
+        "supported; defects of the original: %zu",
+        counts[IMPORT_TRANSLATED], counts[IMPORT_IDLE], counts[IMPORT_UNSUPPORTED],
+        counts[IMPORT_ORIGINAL_BUG]);
     for (size_t i = 0; i < im->num_notes; i++)
         if (im->notes[i].verdict == IMPORT_UNKNOWN)
             log_line(LOG_WARN, "unknown: %s %s: %s", im->notes[i].key, im->notes[i].value,

@@ -14,7 +14,7 @@ TEST(config_import_prints_a_file_that_plan_accepts)
     CHECK(LLAMERO(&out, &err, "config", "import", NXDT, "training.steps=5", "trainer.devices=64",
                   "trainer.num_nodes=8", "lr_scheduler.warmup_steps=2") == 0);
     CHECK(strstr(out.data, "steps = 5\n") && strstr(out.data, "# For 512 ranks."));
-    CHECK(strstr(err.data, "2 defects of the original"));
+    CHECK(strstr(err.data, "defects of the original: 2"));
     CHECK_STATUS(OK, file_write(path, out.data, out.len));
     CHECK(LLAMERO(&plan, NULL, "plan", path, "--ranks", "512", "--json") == 0);
     CHECK(strstr(plan.data, "70553706496"));
