@@ -9,8 +9,8 @@
  * without a name, or one that it removes at once.  IO: the message has the path and the reason. */
 enum status dump_folder_check(const struct config *c);
 
-/* Bytes of a checkpoint's tensors, as f32: weights, two moments, and the moving average if the run
- * has one.  The other files are small. */
+/* Bytes of a checkpoint's tensors, as f32: weights, two moments (one of what Muon updates), and
+ * the moving average if the run has one.  The other files are small. */
 double dump_folder_checkpoint_bytes(const struct config *c, const struct model_shape *shape);
 
 /* Compares the checkpoints that the run will keep with the free space, given that it resumes after

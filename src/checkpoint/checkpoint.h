@@ -2,9 +2,9 @@
  *
  * checkpoint/step-N/ is a Hugging Face folder: config.json, model.safetensors.index.json,
  * model-*.safetensors (f32 master weights, Hugging Face names and layout) and tokenizer files.  It
- * also has optimizer-*.safetensors (NAME.exp_avg, NAME.exp_avg_sq), ema-*.safetensors (NAME, the
- * weights' moving average) if there is one, state.json, and manifest.json with the size and
- * checksums of every file, which is written last.
+ * also has optimizer-*.safetensors (NAME.exp_avg and, unless Muon updates the tensor,
+ * NAME.exp_avg_sq), ema-*.safetensors (NAME, the weights' moving average) if there is one,
+ * state.json, and manifest.json with the size and checksums of every file, which is written last.
  * Order    Write step-N.tmp/ and fsync its files; write and fsync the manifest; fsync the folder;
  *          rename it to step-N; fsync the parent; delete old checkpoints.  A folder without a valid
  *          manifest is not a checkpoint and is never loaded; files that its manifest does not list
@@ -28,6 +28,7 @@
 #include "data/data_config.h"
 #include "formats/safetensors.h"
 #include "model/shard.h"
+#include "model/value_check.h"
 #include "tensor/dtype.h"
 #include "tensor/store.h"
 #include "tokenizer/tokenizer.h"
@@ -42,7 +43,9 @@ struct checkpoint_state {
     const struct shard *shard;            /* this rank's: elements of its flat buffers */
     const struct comm *world;             /* the ranks that load; a save uses the checkpointer's */
     void *weights, *exp_avg, *exp_avg_sq; /* flat; moments NULL: model only */
-    float *ema;                           /* flat; NULL: none */
+    const struct shard *second; /* of exp_avg_sq, without first_moment_only; NULL: `shard` */
+    uint32_t first_moment_only; /* kinds of weights without a second moment (a set, params.h) */
+    float *ema;                 /* flat; NULL: none */
     bool loads_ema;     /* checkpoint_load_weights: the moving average instead of the weights */
     uint16_t *low;      /* NULL: f32 weights; else low bits of split weights */
     enum dtype moments; /* dtype in memory; on disk they are f32 */
@@ -72,6 +75,11 @@ static inline struct store checkpoint_exp_avg_sq(const struct checkpoint_state *
     const struct store_blocks *blocks = s->moment_blocks ? s->moment_blocks + 1 : NULL;
     return (struct store){
         .x = s->exp_avg_sq, .dtype = s->moments, .queue = s->queue, .blocks = blocks};
+}
+static inline const struct shard *checkpoint_shard(const struct checkpoint_state *s,
+                                                   enum value_kind kind)
+{
+    return kind == VALUE_EXP_AVG_SQ && s->second ? s->second : s->shard;
 }
 
 static inline struct store checkpoint_ema(const struct checkpoint_state *s)

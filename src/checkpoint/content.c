@@ -30,10 +30,12 @@ static enum status write_safetensors(const struct content *c, struct block_excha
     if (c->ema.read) TRY(safetensors_shards_write(&average, m));
     if (!c->exp_avg.read) return STATUS_OK;
     struct tensor_source both[] = {c->exp_avg, c->exp_avg_sq};
+    const uint32_t omitted[] = {0, c->first_moment_only};
     struct safetensors_shards optimizer = {.stem = "optimizer",
                                            .parts = moments,
                                            .sources = both,
                                            .num_parts = 2,
+                                           .omitted = omitted,
                                            .dtype = SAFETENSORS_F32,
                                            .max_bytes = SHARD_BYTES,
                                            .index = INDEX_NEVER,

@@ -18,9 +18,10 @@ struct content {
     const struct shard *shard; /* this rank's shard */
     const struct comm *ranks;
     struct tensor_source weights, exp_avg, exp_avg_sq, ema; /* .read NULL: none */
-    enum safetensors_dtype dtype;                           /* of the weights: F32, BF16 or F16 */
-    uint64_t shard_bytes; /* maximum per safetensors file; 0: 5 GB */
-    bool plain;           /* plain Hugging Face folder: no state, and no index for a single file */
+    uint32_t first_moment_only;   /* kinds of weights that exp_avg_sq lacks (a set, params.h) */
+    enum safetensors_dtype dtype; /* of the weights: F32, BF16 or F16 */
+    uint64_t shard_bytes;         /* maximum per safetensors file; 0: 5 GB */
+    bool plain; /* plain Hugging Face folder: no state, and no index for a single file */
     int64_t step;
     const char *train;                 /* the trainer's JSON object; NULL: none */
     int bos, eos;                      /* token IDs for config.json; negative: none */

@@ -119,6 +119,26 @@ static void close_source(struct conversion_source *o)
     layout_release(&o->layout);
 }
 
+/* The kinds of weights that lack second moments, which only those of other optimizers than AdamW
+ * may. */
+static uint32_t find_first_moment_only(const struct conversion_source *o)
+{
+    struct json *train;
+    uint32_t set = 0;
+    if (json_parse(o->train.data, o->train.len, "state.json", &train)) return 0;
+    bool is_other = json_get(train, "optimizer");
+    json_free(train);
+    for (int i = 0; is_other && i < o->layout.num_tensors; i++) {
+        struct model_tensor found;
+        char stem[96], name[160];
+        layout_tensor_name(&o->layout.tensors[i], true, stem);
+        snprintf(name, sizeof name, "%s%s", stem, tensor_name_suffix(TENSOR_EXP_AVG_SQ));
+        if (!model_files_named(&o->moments, name, &found))
+            set |= param_set_of(o->layout.tensors[i].id);
+    }
+    return set;
+}
+
 /* The checkpoint has been verified already. */
 static enum status read_state(struct conversion_source *o, const char *folder)
 {
@@ -387,6 +407,7 @@ static enum status write_folder(const struct conversion *c, struct conversion_so
     if (with_run && c->target == CONVERT_NATIVE) {
         content.exp_avg = source_tensors_of(o, TENSOR_EXP_AVG);
         content.exp_avg_sq = source_tensors_of(o, TENSOR_EXP_AVG_SQ);
+        content.first_moment_only = find_first_moment_only(o);
         TRY_OUT(model_files_open_ema(&o->ema, c->from));
         o->ema_tensors = (struct source_tensors){o, &o->ema, TENSOR_WEIGHT};
         if (!model_files_are_empty(&o->ema))

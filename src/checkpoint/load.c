@@ -47,8 +47,8 @@ struct extent {
 /* A load on one rank.  Runs are collected, sorted by their place in the files, and read. */
 struct loading {
     const char *folder;
+    const struct checkpoint_state *state; /* what is loaded */
     const struct layout *layout;
-    const struct shard *shard;
     struct chunk_reader reader;
     struct destination to[VALUE_KINDS];
     bool excludes_moments;
@@ -65,7 +65,7 @@ struct loading {
 static enum status loading_open(struct loading *l, const char *folder,
                                 const struct checkpoint_state *s, bool native)
 {
-    *l = (struct loading){.folder = folder, .layout = s->layout, .shard = s->shard};
+    *l = (struct loading){.folder = folder, .state = s, .layout = s->layout};
     TRY(chunk_reader_open(&l->reader, folder, native, s->world));
     return STATUS_OK;
 }
@@ -301,7 +301,7 @@ static enum status load_buffer(struct loading *l, const struct tensor_origins *o
                                enum value_kind kind, struct store flat)
 {
     struct destination *d = &l->to[kind];
-    const struct shard *shard = l->shard;
+    const struct shard *shard = checkpoint_shard(l->state, kind);
     *d = (struct destination){.kind = kind, .store = flat};
     TRY(alloc_values(l, d));
     for (size_t f = 0, file; f < o->files->count; f++) /* all ranks note the same files */
@@ -395,6 +395,7 @@ static enum status load_training_state(struct loading *l, const struct checkpoin
 {
     const char *folder = l->folder;
     struct torch_state torch;
+    struct tensor_rules second = *rules;
     enum status st = STATUS_OK;
     torch_state_init(&torch);
     if (!native && nxdt_files_have_optimizer(folder))
@@ -412,7 +413,10 @@ static enum status load_training_state(struct loading *l, const struct checkpoin
     if (!state->exp_avg || !found->has_moments) goto out;
     if (!l->excludes_moments) {
         TRY_OUT(load_kind(l, &l->moments, VALUE_EXP_AVG, checkpoint_exp_avg(state), rules));
-        TRY_OUT(load_kind(l, &l->moments, VALUE_EXP_AVG_SQ, checkpoint_exp_avg_sq(state), rules));
+        second.omitted = state->first_moment_only;
+        /* Another optimizer's may lack tensors: the caller rejects them all. */
+        if (!second.omitted && json_get(found->train, "optimizer")) second.partial = true;
+        TRY_OUT(load_kind(l, &l->moments, VALUE_EXP_AVG_SQ, checkpoint_exp_avg_sq(state), &second));
     }
     if (state->ema) TRY_OUT(load_ema(l, state, rules, &found->has_ema));
 out:

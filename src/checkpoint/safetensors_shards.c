@@ -69,6 +69,10 @@ static void assign_files(const struct safetensors_shards *s, struct file_assignm
             struct file_tensor t = file_tensor_at(s, i, part);
             uint64_t size = 0;
             count = t.count;
+            if (s->omitted && param_set_has(s->omitted[part], l->tensors[i].id)) {
+                free(t.tensor.name);
+                continue;
+            }
             for (int k = 0; k < count; k++)
                 size += l->tensors[i + k].elements * safetensors_dtype_bytes(s->dtype);
             if (bytes && bytes + size > s->max_bytes) bytes = 0, a->num_files++;

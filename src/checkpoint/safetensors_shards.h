@@ -23,7 +23,8 @@ struct safetensors_shards {
     const char *const *parts; /* name suffixes, one per source: {""} or {".exp_avg", ...} */
     const struct tensor_source *sources;
     size_t num_parts;
-    bool fuses; /* stores matrices as Phi-3 does (hf_fused.h) */
+    const uint32_t *omitted; /* per source: kinds of weights that it lacks; NULL: none */
+    bool fuses;              /* stores matrices as Phi-3 does (hf_fused.h) */
     enum safetensors_dtype dtype;
     uint64_t max_bytes; /* of a file */
     enum shards_index_mode index;

@@ -91,6 +91,7 @@ out:
 struct save_sources {
     struct stored_source stored[VALUE_KINDS];
     struct stored_window window;
+    struct moved_source second;
     struct checked_source checked[VALUE_KINDS];
     struct arena memory; /* conversion_bytes, pinned if the state is in a GPU's memory; owned */
     float *values;       /* in it, as is `scratch`; NULL: all buffers are f32 in host memory */
@@ -117,13 +118,18 @@ static struct tensor_source read_flat(struct save_sources *s, enum value_kind ki
     return tensor_source_stored(&s->stored[kind]);
 }
 
+/* `shard`: what `flat` holds. */
 static struct tensor_source make_source(struct save_sources *s, const struct content *c,
-                                        enum value_kind kind, struct store flat)
+                                        enum value_kind kind, struct store flat,
+                                        const struct shard *shard)
 {
-    s->checked[kind] = (struct checked_source){.from = read_flat(s, kind, flat, c->shard),
-                                               .layout = c->layout,
-                                               .kind = kind,
-                                               .rank = c->ranks->rank};
+    struct tensor_source from = read_flat(s, kind, flat, shard);
+    if (shard != c->shard) {
+        s->second = (struct moved_source){from, shard};
+        from = tensor_source_moved(&s->second);
+    }
+    s->checked[kind] = (struct checked_source){
+        .from = from, .layout = c->layout, .kind = kind, .rank = c->ranks->rank};
     return tensor_source_checked(&s->checked[kind]);
 }
 
@@ -143,6 +149,7 @@ static struct content content_from_state(const struct checkpoint_state *s,
         .shard = s->shard,
         .ranks = ranks,
         .dtype = s->dtype,
+        .first_moment_only = s->first_moment_only,
         .step = s->step,
         .train = s->train.len ? s->train.data : NULL,
         .bos = s->tokenizer ? tokenizer_bos(s->tokenizer) : -1,
@@ -151,11 +158,12 @@ static struct content content_from_state(const struct checkpoint_state *s,
         .objective = s->objective,
         .config_toml = s->config_toml,
     };
-    c.weights = make_source(from, &c, VALUE_WEIGHT, checkpoint_weights(s));
-    if (s->ema) c.ema = make_source(from, &c, VALUE_EMA, checkpoint_ema(s));
+    c.weights = make_source(from, &c, VALUE_WEIGHT, checkpoint_weights(s), s->shard);
+    if (s->ema) c.ema = make_source(from, &c, VALUE_EMA, checkpoint_ema(s), s->shard);
     if (s->exp_avg) {
-        c.exp_avg = make_source(from, &c, VALUE_EXP_AVG, checkpoint_exp_avg(s));
-        c.exp_avg_sq = make_source(from, &c, VALUE_EXP_AVG_SQ, checkpoint_exp_avg_sq(s));
+        c.exp_avg = make_source(from, &c, VALUE_EXP_AVG, checkpoint_exp_avg(s), s->shard);
+        c.exp_avg_sq = make_source(from, &c, VALUE_EXP_AVG_SQ, checkpoint_exp_avg_sq(s),
+                                   checkpoint_shard(s, VALUE_EXP_AVG_SQ));
     }
     return c;
 }

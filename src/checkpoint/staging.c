@@ -8,8 +8,8 @@
 /* A chunk takes 0.3 ms over PCIe, far more than the time to launch a copy. */
 enum { CHUNK = 64 * CHECKSUM_PIECE };
 
-size_t staging_bytes(const struct shard *p, enum dtype moments, const struct store_blocks *blocks,
-                     bool has_ema)
+size_t staging_bytes(const struct shard *p, const struct shard *second, enum dtype moments,
+                     const struct store_blocks *blocks, bool has_ema)
 {
     uint16_t low; /* only its address matters */
     const struct store f32 = {.dtype = F32}, split = {.dtype = BF16, .low = &low};
@@ -17,7 +17,7 @@ size_t staging_bytes(const struct shard *p, enum dtype moments, const struct sto
     size_t bytes = store_bytes(&split, p->elements);
     for (int i = 0; i < 2; i++) {
         const struct store moment = {.dtype = moments, .blocks = blocks ? blocks + i : NULL};
-        bytes += store_bytes(&moment, p->elements);
+        bytes += store_bytes(&moment, i ? second->elements : p->elements);
     }
     return bytes + (has_ema ? store_bytes(&f32, p->elements) : 0);
 }
@@ -81,7 +81,7 @@ enum status staging_fill(struct staging *s, const struct checkpoint_state *from,
     char *memory = s->memory;
     TRY(queue_wait(from->queue)); /* the stream of the copies does not wait for its kernels */
     for (enum value_kind i = 0; i < VALUE_GRADIENT; i++)
-        TRY(copy_buffer(&s->of[i], &buffers[i], from->shard->elements,
+        TRY(copy_buffer(&s->of[i], &buffers[i], checkpoint_shard(from, i)->elements,
                         &s->blocks[i == VALUE_EXP_AVG_SQ], &memory));
     *to = *from;
     to->queue = NULL;
@@ -111,7 +111,7 @@ enum status staging_check(const struct staging *s, const struct checkpoint_state
     };
     for (enum value_kind i = 0; i < VALUE_GRADIENT; i++) {
         char host[64];
-        if (is_unchanged(&s->of[i], state->shard->elements)) continue;
+        if (is_unchanged(&s->of[i], checkpoint_shard(state, i)->elements)) continue;
         host_name(host, sizeof host);
         FAIL(DEVICE,
              "rank %d on %s: the copy of %s that was being saved as step %lld changed in memory; "

@@ -23,9 +23,9 @@ struct staging {
 };
 
 /* Bytes for a shard whose moments have this dtype, with or without a moving average.
- * `blocks`: the two of INT8; ignored otherwise. */
-size_t staging_bytes(const struct shard *p, enum dtype moments, const struct store_blocks *blocks,
-                     bool has_ema);
+ * `second`: the shard of exp_avg_sq.  `blocks`: the two of INT8; ignored otherwise. */
+size_t staging_bytes(const struct shard *p, const struct shard *second, enum dtype moments,
+                     const struct store_blocks *blocks, bool has_ema);
 /* Copies the buffers of `from`; *to becomes the same state with the copies as its buffers, in host
  * memory.  Everything else stays borrowed.  DEVICE: a copy failed. */
 enum status staging_fill(struct staging *s, const struct checkpoint_state *from,

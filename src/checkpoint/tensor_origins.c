@@ -92,6 +92,7 @@ static enum status find_origin(struct tensor_origins *o, int i, const char *suff
     bool found;
     layout_tensor_name(t, true, name);
     o->of[i] = ORIGIN_EXCLUDED;
+    if (param_set_has(rules->omitted, t->id)) return STATUS_OK;
     if (tensor_origins_excludes(rules->exclude, name)) return STATUS_OK;
     o->of[i] = ORIGIN_FILE;
     TRY(open_named(o, i, t, suffix, &found));

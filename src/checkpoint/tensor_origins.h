@@ -19,6 +19,7 @@ struct tensor_rules {
     const struct option_list *exclude; /* names, * matches any text; may be NULL */
     bool partial;                      /* a partial model: tensors may be missing */
     bool tied;                         /* the folder's head is, or may be, its embedding */
+    uint32_t omitted; /* kinds of weights (a set, params.h) to leave out: ORIGIN_EXCLUDED */
 };
 
 struct tensor_origins {

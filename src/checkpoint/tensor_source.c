@@ -57,6 +57,19 @@ struct tensor_source tensor_source_stored(struct stored_source *s)
     return (struct tensor_source){read_stored, s};
 }
 
+static enum status read_moved(void *context, const struct shard_run *p, size_t first, size_t count,
+                              const float **values)
+{
+    const struct moved_source *s = context;
+    p = shard_find_run(s->shard, p->tensor, first);
+    return s->from.read(s->from.context, p, first, count, values);
+}
+
+struct tensor_source tensor_source_moved(struct moved_source *s)
+{
+    return (struct tensor_source){read_moved, s};
+}
+
 static enum status read_checked(void *context, const struct shard_run *p, size_t first,
                                 size_t count, const float **values)
 {

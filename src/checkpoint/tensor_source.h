@@ -43,6 +43,13 @@ struct stored_source {
 };
 struct tensor_source tensor_source_stored(struct stored_source *s);
 
+/* Reads a source of another shard, which has all runs that are read, elsewhere in its buffer. */
+struct moved_source {
+    struct tensor_source from;
+    const struct shard *shard; /* of `from` */
+};
+struct tensor_source tensor_source_moved(struct moved_source *s);
+
 /* Reads another source and checks its values (model/value_check.h).  A bad one does not fail the
  * read, since other ranks wait for the elements; tensor_source_check fails afterwards. */
 struct checked_source {

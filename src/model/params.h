@@ -6,6 +6,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* How a weight is initialized; init_weights.h has the formulas. */
 enum param_init {
@@ -35,3 +36,8 @@ extern const struct param params[PARAM_COUNT];
 
 /* A norm's weight or a bias: its gradient accumulates, and it may be excluded from weight decay. */
 static inline bool param_is_vector(enum param_id id) { return !params[id].axes[1]; }
+
+/* A set of kinds of weights has bit 1 << id for each. */
+_Static_assert(PARAM_COUNT <= 32, "a set of kinds of weights has a bit for each");
+static inline uint32_t param_set_of(enum param_id id) { return UINT32_C(1) << id; }
+static inline bool param_set_has(uint32_t set, enum param_id id) { return set & param_set_of(id); }

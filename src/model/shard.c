@@ -98,6 +98,32 @@ void shard_init(struct shard *p, const struct layout *l, int shard, int num_shar
     shard_init_sliced(p, l, l, (struct shard_position){shard, num_shards, 0, 1});
 }
 
+void shard_init_without(struct shard *p, const struct shard *of, const struct layout *whole,
+                        uint32_t omitted)
+{
+    size_t gone = 0;
+    *p = (struct shard){.runs = heap(of->count * sizeof *p->runs)};
+    for (size_t i = 0; i < of->count; i++) {
+        struct shard_run run = of->runs[i];
+        run.at -= gone;
+        if (param_set_has(omitted, whole->tensors[run.tensor].id))
+            gone += run.count;
+        else
+            p->runs[p->count++] = run;
+    }
+    p->elements = of->elements - gone;
+}
+
+const struct shard_run *shard_find_run(const struct shard *p, int tensor, size_t element)
+{
+    for (size_t i = 0; i < p->count; i++) {
+        const struct shard_run *run = &p->runs[i];
+        if (run->tensor == tensor && element >= run->first && element - run->first < run->count)
+            return run;
+    }
+    BUG("the shard does not have this element");
+}
+
 size_t shard_equal_runs(const struct shard_run *p, size_t most)
 {
     size_t n = 1;

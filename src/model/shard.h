@@ -40,6 +40,12 @@ void shard_init(struct shard *p, const struct layout *l, int shard, int num_shar
 /* `l` has some tensors of `whole`, sliced; runs refer to `whole`. */
 void shard_init_sliced(struct shard *p, const struct layout *l, const struct layout *whole,
                        struct shard_position at);
+/* `of` without the kinds of weights in `omitted` (params.h): what follows an omitted element moves
+ * towards the start, padding included. */
+void shard_init_without(struct shard *p, const struct shard *of, const struct layout *whole,
+                        uint32_t omitted);
+/* The run that has this element; it must exist. */
+const struct shard_run *shard_find_run(const struct shard *p, int tensor, size_t element);
 /* How many of `most` runs from p on are of equal length and at a constant stride in one tensor. */
 size_t shard_equal_runs(const struct shard_run *p, size_t most);
 void shard_release(struct shard *p);

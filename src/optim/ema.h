@@ -11,7 +11,8 @@
 
 /* Whether a run has a moving average. */
 bool ema_is_kept(const struct optimizer_config *c);
-/* Buffers of a training state: weights, both moments and, if the run has one, the average. */
+/* Buffers of a training state: weights, both moments (the second without what Muon updates) and, if
+ * the run has one, the average. */
 static inline int ema_num_buffers(const struct optimizer_config *c)
 {
     return ema_is_kept(c) ? 4 : 3;

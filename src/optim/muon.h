@@ -5,10 +5,11 @@
  * with (a, b, c) = (3.4445, -4.7750, 2.0315), A = X^T X on the right of X for a matrix of more rows
  * than columns, and adjust from the size of the whole matrix (optimizer.adjust_lr_fn).
  *
- * Memory   m is in exp_avg; exp_avg_sq stays 0.  Scratch memory of the queue: a Gram matrix of the
- *          largest size and its square, and whole matrices.  One rank: two.  FSDP: three, and this
- *          rank's shards of two rounds, together about two more; with tensor parallelism another.
- *          Tensor parallelism alone: two, and this rank's slices of one round.
+ * Memory   m is in exp_avg; exp_avg_sq does not have these matrices.  Scratch memory of the queue:
+ *          a Gram matrix of the largest size and its square, and whole matrices.  One rank: two.
+ *          FSDP: three, and this rank's shards of two rounds, together about two more; with tensor
+ *          parallelism another.  Tensor parallelism alone: two, and this rank's slices of one
+ *          round.
  * Order    Newton-Schulz: GEMMs take X, A and the polynomial of A in the dtype that the model
  *          computes in, and add up in f32; in bfloat16 each is rounded once.  torch, always in
  *          bfloat16, rounds b A + c A^2 and adds a X to its product with X.  Near convergence the

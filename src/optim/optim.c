@@ -25,6 +25,14 @@ bool optim_is_muon(const struct optimizer_config *c, enum param_id id)
     return c->name == OPTIMIZER_Muon && params[id].axes[1] && id != PARAM_embed && id != PARAM_head;
 }
 
+uint32_t optim_first_moment_only(const struct optimizer_config *c)
+{
+    uint32_t set = 0;
+    for (enum param_id id = 0; id < PARAM_COUNT; id++)
+        if (optim_is_muon(c, id)) set |= param_set_of(id);
+    return set;
+}
+
 enum dtype optim_moment_dtype(const struct optimizer_config *c)
 {
     switch (c->state_dtype) {
@@ -48,15 +56,16 @@ struct optim_call {
     size_t run, full;
 };
 
-/* The buffers from element `at` of the shard on. */
-static struct adamw_io io_from(const struct optim_call *c, size_t at)
+/* The buffers from element `at` of the shard on; `omitted` elements of the chunk before it have no
+ * second moment. */
+static struct adamw_io io_from(const struct optim_call *c, size_t at, size_t omitted)
 {
     const struct optim *o = c->o;
     const struct optim_chunk *k = c->chunk;
     size_t in_chunk = at - k->begin;
     return (struct adamw_io){.w_n = element(k->weights, in_chunk, F32),
                              .m_n = element(k->exp_avg, in_chunk, o->moments),
-                             .v_n = element(k->exp_avg_sq, in_chunk, o->moments),
+                             .v_n = element(k->exp_avg_sq, in_chunk - omitted, o->moments),
                              .g_n = element(c->u->gradients, at, o->gradients),
                              .copy_n = element(o->copy, at, o->copy_dtype),
                              .low_n = k->low ? k->low + in_chunk : NULL};
@@ -66,17 +75,19 @@ static struct adamw_io io_from(const struct optim_call *c, size_t at)
 struct part_list {
     struct adamw_part parts[ADAMW_MAX_PARTS];
     int count;
-    bool is_closed; /* what follows cannot continue the last part: Muon's weights are between */
+    /* Elements of the chunk up to the last one before them that Muon updates, and how many of these
+     * Muon updates: they have no second moment. */
+    size_t base, omitted;
 };
 
 /* Updates the parts of the list and empties it. */
 static enum status update_parts(const struct optim_call *c, struct part_list *l)
 {
     struct adamw a = c->a;
-    struct adamw_io io = io_from(c, c->chunk->begin);
+    struct adamw_io io = io_from(c, c->chunk->begin + l->base, l->omitted);
     if (!l->count) return STATUS_OK;
     a.n = 0, a.parts = l->parts, a.num_parts = l->count;
-    for (int i = 0; i < l->count; i++) a.n += l->parts[i].count;
+    for (int i = 0; i < l->count; i++) a.n += l->parts[i].count, l->parts[i].begin -= l->base;
     TRY(adamw(c->ops, &a, &io, c->queue));
     l->count = 0;
     return STATUS_OK;
@@ -93,8 +104,7 @@ static bool continues(const struct adamw_part *p, const struct adamw_part *next,
 static enum status add_part(const struct optim_call *c, struct part_list *l,
                             const struct adamw_part *p)
 {
-    struct adamw_part *last = l->count && !l->is_closed ? &l->parts[l->count - 1] : NULL;
-    l->is_closed = false;
+    struct adamw_part *last = l->count ? &l->parts[l->count - 1] : NULL;
     if (last && continues(last, p, c->a.moments)) {
         last->count = p->begin + p->count - last->begin;
         return STATUS_OK;
@@ -152,7 +162,7 @@ static enum status update_quantized(const struct optim_call *c, struct adamw a, 
 {
     const struct optim *o = c->o;
     const struct store_blocks *m = &o->moment_blocks[0], *v = &o->moment_blocks[1];
-    struct adamw_io io = io_from(c, from);
+    struct adamw_io io = io_from(c, from, 0);
     size_t block = from / BLOCKWISE_BLOCK;
     struct adamw_8bit_io io8 = {.w_n = io.w_n,
                                 .m_n = io.m_n,
@@ -232,8 +242,11 @@ static enum status update_chunk(struct optim_call *c)
         n = o->moments == BF16 ? shard_equal_runs(first, s->count - i) : 1;
         (void)advance(c, i, n);
         if (!intersect(c->chunk, first->at, n * first->count, &from, &to)) continue;
-        list.is_closed |= is_muon(o, first);
-        if (is_muon(o, first)) continue;
+        if (is_muon(o, first)) {
+            TRY(update_parts(c, &list));
+            list.base = to - c->chunk->begin, list.omitted += to - from;
+            continue;
+        }
         struct adamw_part part = {
             .begin = first->at,
             .lr = rate_of(o, first, c->u),
@@ -268,6 +281,7 @@ enum status optim_step(const struct optim *o, const struct ops *ops, const struc
     struct optim_call c = {.o = o, .ops = ops, .u = u, .chunk = &chunk, .a = a, .queue = queue};
     struct optim_offload *f = o->offload;
     if (!f) return update_chunk(&c);
+    BUG_IF(config->name == OPTIMIZER_Muon); /* chunks have as many second moments as first */
     TRY(optim_offload_begin(f, &chunk, queue));
     for (size_t i = 0; i < f->num_chunks; i++) {
         struct optim_chunk here;

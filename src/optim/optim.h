@@ -1,7 +1,7 @@
 /* optim.h -- the optimizer: the factor that clips gradients, and AdamW; Muon is in muon.h.
  *
  * Axes     Flat buffers of this rank's shard of the model; weights, gradients and moments have the
- *          same layout. */
+ *          same layout, except that exp_avg_sq lacks what Muon updates. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -27,6 +27,7 @@ struct optim {
     const struct optimizer_config *config; /* borrowed */
     const struct layout *layout;           /* borrowed */
     const struct shard *shard;             /* borrowed */
+    const struct shard *second;            /* borrowed; of exp_avg_sq */
     float *weights;                        /* borrowed; flat master weights; NULL if split */
     void *exp_avg, *exp_avg_sq;            /* borrowed; flat */
     void *copy; /* borrowed; the weights the model computes with; NULL: `weights` */
@@ -53,6 +54,8 @@ bool optim_uses_split_weights(const struct optimizer_config *c);
 enum dtype optim_moment_dtype(const struct optimizer_config *c);
 /* Whether muon.h updates tensors of this kind: with Muon, matrices except embedding and head. */
 bool optim_is_muon(const struct optimizer_config *c, enum param_id id);
+/* The kinds of weights that have no second moment: Muon's (a set, params.h). */
+uint32_t optim_first_moment_only(const struct optimizer_config *c);
 
 struct optim_update {
     const void *gradients; /* flat, of o->gradients */

@@ -92,12 +92,12 @@ static enum status add_elements(const struct integrity *g, enum state_buffer i, 
 static enum status take_fingerprint(const struct integrity *g, const struct replicas *r,
                                     struct fingerprint *f)
 {
-    const struct shard *shard = g->optim->shard;
     *f = (struct fingerprint){.world_rank = g->groups->of[GROUP_world].rank};
     host_name(f->host, sizeof f->host);
     TRY(queue_wait(g->queue));
     for (enum state_buffer i = 0; i < STATE_COUNT; i++) {
         enum dtype dtype;
+        const struct shard *shard = i == STATE_EXP_AVG_SQ ? g->optim->second : g->optim->shard;
         if (!buffer_of(g->optim, i, &dtype)) continue;
         if (!r) TRY(add_elements(g, i, 0, shard->elements, &f->crc[i]));
         for (size_t k = 0; r && k < shard->count; k++) {

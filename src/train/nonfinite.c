@@ -53,9 +53,10 @@ static enum status search_buffer(struct search *s, enum place place, enum value_
                                  struct store flat)
 {
     const struct trainer *t = s->trainer;
+    const struct shard *shard = place == IN_EXP_AVG_SQ ? &t->second : &t->shard;
     flat.queue = t->machine.queue;
-    for (size_t i = 0; i < t->shard.count; i++) {
-        const struct shard_run *p = &t->shard.runs[i];
+    for (size_t i = 0; i < shard->count; i++) {
+        const struct shard_run *p = &shard->runs[i];
         struct bad_value at = s->first;
         at.order = order_of(t, place, p->tensor), at.place = place, at.tensor = p->tensor;
         if (at.order < s->first.order) TRY(search_run(s, &at, kind, &flat, p));

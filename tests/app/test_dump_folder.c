@@ -148,4 +148,6 @@ TEST(dump_folder_counts_the_moving_average_as_part_of_a_checkpoint)
     double parameters = 2 * 8 * 4 + 4 * 4 * 4 + 3 * 4 * 6 + 3 * 4;
     CHECK(checkpoint_bytes(&shape, "optimizer.ema_decay=0") == 12 * parameters);
     CHECK(checkpoint_bytes(&shape, "optimizer.ema_decay=0.999") == 16 * parameters);
+    double matrices = 4 * 4 * 4 + 3 * 4 * 6;
+    CHECK(checkpoint_bytes(&shape, "optimizer.name=Muon") == 12 * parameters - 4 * matrices);
 }

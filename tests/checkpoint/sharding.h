@@ -20,9 +20,15 @@ enum sharding {
 /* One rank's shard. */
 struct rank_shard {
     struct layout layout;
-    struct shard shard;
-    float *buffers[3]; /* weights, moments */
+    struct shard shard, second; /* second: of the last buffer */
+    uint32_t first_moment_only; /* what `second` lacks */
+    float *buffers[3];          /* weights, moments */
 };
+
+static inline const struct shard *rank_shard_of(const struct rank_shard *s, int b)
+{
+    return b == 2 ? &s->second : &s->shard;
+}
 
 /* Large enough that every file has several chunks. */
 static inline struct model_shape sharding_shape(bool tied)
@@ -76,6 +82,16 @@ static inline void rank_shard_add_uneven(struct shard *p, const struct layout *l
     }
 }
 
+/* Frees the second moments of these kinds of weights. */
+static inline void rank_shard_omit(struct rank_shard *s, uint32_t kinds)
+{
+    shard_release(&s->second);
+    shard_init_without(&s->second, &s->shard, &s->layout, kinds);
+    s->first_moment_only = kinds;
+    free(s->buffers[2]);
+    s->buffers[2] = heap(s->second.elements * sizeof(float));
+}
+
 static inline void rank_shard_open(struct rank_shard *s, enum sharding how, bool tied, int rank,
                                    int size)
 {
@@ -90,14 +106,15 @@ static inline void rank_shard_open(struct rank_shard *s, enum sharding how, bool
         rank_shard_add_uneven(&s->shard, &s->layout, rank, size);
     else
         shard_init(&s->shard, &s->layout, parts ? rank % num_parts : 0, num_parts);
-    for (int b = 0; b < 3; b++) s->buffers[b] = heap(s->shard.elements * sizeof(float));
+    for (int b = 0; b < 2; b++) s->buffers[b] = heap(s->shard.elements * sizeof(float));
+    rank_shard_omit(s, 0);
 }
 
 static inline void rank_shard_fill(struct rank_shard *s)
 {
     for (int b = 0; b < 3; b++)
-        for (size_t i = 0; i < s->shard.count; i++) {
-            const struct shard_run *p = &s->shard.runs[i];
+        for (size_t i = 0; i < rank_shard_of(s, b)->count; i++) {
+            const struct shard_run *p = &rank_shard_of(s, b)->runs[i];
             for (size_t j = 0; j < p->count; j++)
                 s->buffers[b][p->at + j] = sharding_value(b, p->tensor, p->first + j);
         }
@@ -106,8 +123,8 @@ static inline void rank_shard_fill(struct rank_shard *s)
 /* Whether buffer b holds every element of the shard. */
 static inline bool rank_shard_is_full(const struct rank_shard *s, int b)
 {
-    for (size_t i = 0; i < s->shard.count; i++) {
-        const struct shard_run *p = &s->shard.runs[i];
+    for (size_t i = 0; i < rank_shard_of(s, b)->count; i++) {
+        const struct shard_run *p = &rank_shard_of(s, b)->runs[i];
         for (size_t j = 0; j < p->count; j++) {
             float want = sharding_value(b, p->tensor, p->first + j);
             if (memcmp(&s->buffers[b][p->at + j], &want, sizeof want)) return false;
@@ -119,7 +136,7 @@ static inline bool rank_shard_is_full(const struct rank_shard *s, int b)
 static inline void rank_shard_release(struct rank_shard *s)
 {
     for (int b = 0; b < 3; b++) free(s->buffers[b]);
-    shard_release(&s->shard);
+    shard_release(&s->shard), shard_release(&s->second);
     layout_release(&s->layout);
 }
 
@@ -135,6 +152,8 @@ static inline struct checkpoint_state rank_shard_state(struct rank_shard *s,
                                      .weights = s->buffers[0],
                                      .exp_avg = s->buffers[1],
                                      .exp_avg_sq = s->buffers[2],
+                                     .second = &s->second,
+                                     .first_moment_only = s->first_moment_only,
                                      .dtype = SAFETENSORS_F32,
                                      .step = step};
 }
@@ -146,6 +165,7 @@ struct sharded_save {
     bool tied, async;
     enum safetensors_dtype dtype; /* not F32: model only */
     int first, count;
+    uint32_t first_moment_only;
     int bad_rank; /* its first element is NaN; 0: none */
     const struct tokenizer *tokenizer;
     enum status statuses[8]; /* each rank's first failure */
@@ -168,10 +188,11 @@ static inline enum status sharding_save_on_rank(const struct comm *world, void *
     struct rank_shard s;
     struct checkpointer *c;
     rank_shard_open(&s, saving->how, saving->tied, world->rank, world->size);
+    rank_shard_omit(&s, saving->first_moment_only);
     rank_shard_fill(&s);
     int rank = world->rank;
     if (rank && rank == saving->bad_rank) s.buffers[0][s.shard.runs[0].at] = NAN;
-    void *staging = heap(staging_bytes(&s.shard, F32, NULL, false));
+    void *staging = heap(staging_bytes(&s.shard, &s.second, F32, NULL, false));
     struct checkpointer_options o = {
         .folder = saving->folder, .async = saving->async, .staging = staging, .world = world};
     enum status st = checkpointer_open(&c, &o);
@@ -185,7 +206,8 @@ static inline enum status sharding_save_on_rank(const struct comm *world, void *
         text_release(&state.train);
         if (!saving->async) continue;
         /* The caller continues at once, and communicates meanwhile. */
-        for (int b = 0; b < 3; b++) memset(s.buffers[b], 7, s.shard.elements * sizeof(float));
+        for (int b = 0; b < 3; b++)
+            memset(s.buffers[b], 7, rank_shard_of(&s, b)->elements * sizeof(float));
         for (double x = 1; x < 100; x++) {
             double sum = x;
             if ((st = comm_all_reduce(world, REDUCE_SUM, &sum, 1))) break;

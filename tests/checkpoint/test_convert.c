@@ -80,6 +80,45 @@ TEST(convert_keeps_every_weight_of_tied_and_untied_models)
     }
 }
 
+/* As Muon's have them; another run's checkpoint has all. */
+TEST(conversion_to_a_run_keeps_second_moments_of_some_weights)
+{
+    static char train[] = "{\"optimizer\": \"Muon\"}", other[] = "{}";
+    const char *folder = test_path(test_folder(), "checkpoint");
+    const char *name = "optimizer-00001-of-00001.safetensors";
+    struct conversion c = {.to = test_path(test_folder(), "converted"), .target = CONVERT_NATIVE};
+    struct saved s;
+    struct shard second;
+    struct converted done;
+    struct text want = {0}, got = {0};
+    saved_open(&s, false);
+    struct checkpoint_state state = saved_state(&s, 3);
+    state.first_moment_only = param_set_of(PARAM_attn_q) | param_set_of(PARAM_mlp_down);
+    shard_init_without(&second, &s.shard, &s.layout, state.first_moment_only);
+    state.second = &second;
+    for (int i = 0; i < 2; i++) {
+        struct checkpointer *writer = checkpointer_of(folder, 0);
+        state.train = i ? (struct text){other, sizeof other - 1, 0}
+                        : (struct text){train, sizeof train - 1, 0};
+        CHECK_STATUS(OK, checkpointer_save(writer, &state));
+        CHECK_STATUS(OK, checkpointer_close(writer, false));
+        c.from = test_path(folder, "step-3");
+        enum status st = convert_checkpoint(&c, &done);
+        if (i) CHECK_MESSAGE("down_proj.weight.exp_avg_sq is missing");
+        if (i) break;
+        CHECK_STATUS(OK, st);
+        const char *to = test_path(test_path(c.to, "checkpoint"), "step-3");
+        CHECK_STATUS(OK, checkpoint_verify(to));
+        CHECK_STATUS(OK, file_read(test_path(c.from, name), 1 << 24, &want));
+        CHECK_STATUS(OK, file_read(test_path(to, name), 1 << 24, &got));
+        CHECK(want.len == got.len && !memcmp(want.data, got.data, want.len));
+        CHECK_STATUS(OK, file_remove_tree(c.to));
+    }
+    text_release(&want), text_release(&got);
+    shard_release(&second);
+    saved_close(&s);
+}
+
 TEST(converting_a_damaged_checkpoint_fails_and_leaves_nothing)
 {
     const char *folder = test_folder(), *to = test_path(folder, "to");

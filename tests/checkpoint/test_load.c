@@ -147,7 +147,7 @@ TEST(moving_average_is_saved_loaded_and_verified)
         size_t n = s.layout.elements;
         const char *folder = test_path(test_folder(), "checkpoint");
         const char *step = test_path(folder, "step-3");
-        void *staging = heap(staging_bytes(&s.shard, F32, NULL, true));
+        void *staging = heap(staging_bytes(&s.shard, &s.shard, F32, NULL, true));
         float *got = heap(n * sizeof *got), *ema = heap(n * sizeof *ema);
         memcpy(ema, s.exp_avg, n * sizeof *ema);
         struct checkpointer_options o = {
@@ -257,6 +257,7 @@ struct sharded_load {
     const char *folder; /* of the checkpoint */
     enum sharding how;
     bool tied, plain;
+    uint32_t first_moment_only;
 };
 
 static enum status load_shard(const struct comm *world, void *context)
@@ -267,6 +268,7 @@ static enum status load_shard(const struct comm *world, void *context)
     struct checkpoint_found found;
     int64_t step;
     rank_shard_open(&s, l->how, l->tied, world->rank, world->size);
+    rank_shard_omit(&s, l->first_moment_only);
     struct checkpoint_state state = rank_shard_state(&s, &shape, world, 0);
     enum status st = checkpoint_load(l->folder, &state, NULL, &found);
     if (!st && !l->plain) st = json_get_int(found.train, "step", found.step, found.step, &step);
@@ -280,14 +282,11 @@ static enum status load_shard(const struct comm *world, void *context)
 }
 
 /* Saves as step 3. */
-static const char *save_sharded(enum sharding how, bool tied, int ranks)
+static const char *save_sharded(enum sharding how, bool tied, uint32_t first_moment_only, int ranks)
 {
-    struct sharded_save s = {.folder = test_path(test_folder(), "checkpoint"),
-                             .how = how,
-                             .tied = tied,
-                             .dtype = SAFETENSORS_F32,
-                             .first = 3,
-                             .count = 1};
+    struct sharded_save s = {.folder = test_path(test_folder(), "checkpoint"), .how = how};
+    s.tied = tied, s.dtype = SAFETENSORS_F32, s.first = 3, s.count = 1;
+    s.first_moment_only = first_moment_only;
     sharding_save(&s, ranks);
     for (int r = 0; r < 8; r++) CHECK(!s.statuses[r]);
     return test_path(s.folder, "step-3");
@@ -297,8 +296,9 @@ TEST(any_ranks_load_what_any_others_saved)
 {
     for (int from = 1; from <= 4; from++) {
         bool tied = from % 2;
-        struct sharded_load l = {.tied = tied};
-        l.folder = save_sharded((enum sharding)(from - 1), tied, from);
+        const uint32_t q = param_set_of(PARAM_attn_q); /* only 4 leaves it out */
+        struct sharded_load l = {.tied = tied, .first_moment_only = from > 2 ? q : 0};
+        l.folder = save_sharded((enum sharding)(from - 1), tied, from == 4 ? q : 0, from);
         for (int to = 1; to <= 4; to++)
             for (l.how = 0; l.how < SHARDING_COUNT; l.how++)
                 if (!TEST_SLOWED || (from + to + (int)l.how) % 2)
@@ -310,7 +310,7 @@ TEST(ranks_load_their_shards_of_a_sharded_plain_folder)
 {
     struct converted done;
     struct sharded_load l = {.folder = test_path(test_folder(), "plain"), .plain = true};
-    struct conversion c = {.from = save_sharded(SHARDING_REPLICATED, false, 1),
+    struct conversion c = {.from = save_sharded(SHARDING_REPLICATED, false, 0, 1),
                            .to = l.folder,
                            .dtype = SAFETENSORS_F32,
                            .shard_bytes = 1 << 20};
@@ -326,7 +326,7 @@ TEST(ranks_load_their_shards_of_a_dcp_run)
     static const struct lr_scheduler_config schedule = {0};
     struct converted done;
     struct sharded_load l = {.folder = test_path(test_folder(), "dcp")};
-    struct conversion c = {.from = save_sharded(SHARDING_REPLICATED, false, 1),
+    struct conversion c = {.from = save_sharded(SHARDING_REPLICATED, false, 0, 1),
                            .to = l.folder,
                            .target = CONVERT_DCP,
                            .keep_dtype = true,
@@ -361,7 +361,7 @@ static enum status load_bf16(const struct comm *world, void *context)
 
 TEST(ranks_load_their_shards_of_the_weights_only)
 {
-    const char *step = save_sharded(SHARDING_FSDP, false, 2);
+    const char *step = save_sharded(SHARDING_FSDP, false, 0, 2);
     CHECK_STATUS(OK, ranks_run(3, load_bf16, (void *)(uintptr_t)step));
 }
 
@@ -409,6 +409,7 @@ static enum status load_columns_on_device(const struct comm *world, void *contex
     struct checkpoint_found found;
     rank_shard_open(&s, SHARDING_COLUMNS, false, world->rank, world->size);
     pack_rows(&s.shard);
+    rank_shard_omit(&s, 0);
     struct checkpoint_state state = rank_shard_state(&s, &shape, world, 0);
     state.queue = &queue.base;
     enum status st = checkpoint_load(context, &state, NULL, &found);
@@ -421,7 +422,7 @@ static enum status load_columns_on_device(const struct comm *world, void *contex
 
 TEST(a_device_copies_the_rows_of_a_column_sliced_matrix_together)
 {
-    const char *step = save_sharded(SHARDING_FSDP, false, 2);
+    const char *step = save_sharded(SHARDING_FSDP, false, 0, 2);
     CHECK_STATUS(OK, ranks_run(2, load_columns_on_device, (void *)(uintptr_t)step));
 }
 
@@ -435,7 +436,7 @@ static enum status check_element_is_named(const struct comm *world, void *contex
 
 TEST(bad_value_in_a_column_sliced_matrix_is_named)
 {
-    const char *step = save_sharded(SHARDING_REPLICATED, false, 1);
+    const char *step = save_sharded(SHARDING_REPLICATED, false, 0, 1);
     struct rank_shard s;
     rank_shard_open(&s, SHARDING_REPLICATED, false, 0, 1);
     CHECK(s.layout.tensors[0].id == PARAM_embed);
@@ -452,7 +453,7 @@ static enum status check_load_fails(const struct comm *world, void *context)
 
 TEST(damage_found_by_one_rank_fails_the_load_on_all)
 {
-    struct sharded_load l = {.folder = save_sharded(SHARDING_REPLICATED, false, 1)};
+    struct sharded_load l = {.folder = save_sharded(SHARDING_REPLICATED, false, 0, 1)};
     const char *path = test_path(l.folder, "optimizer-00001-of-00001.safetensors");
     uint64_t size;
     CHECK_STATUS(OK, file_size(path, &size));
@@ -586,7 +587,7 @@ TEST(bad_values_under_a_valid_manifest_are_not_loaded_and_named)
 
 TEST(bad_value_that_one_rank_loads_fails_the_load_on_all)
 {
-    struct sharded_load l = {.folder = save_sharded(SHARDING_REPLICATED, false, 1),
+    struct sharded_load l = {.folder = save_sharded(SHARDING_REPLICATED, false, 0, 1),
                              .how = SHARDING_FSDP};
     struct rank_shard s;
     rank_shard_open(&s, SHARDING_REPLICATED, false, 0, 1);

@@ -12,7 +12,7 @@
 static struct checkpointer *open_async(const char *folder, const struct saved *s, void **staging)
 {
     struct checkpointer *c;
-    *staging = heap(staging_bytes(&s->shard, F32, NULL, false));
+    *staging = heap(staging_bytes(&s->shard, &s->shard, F32, NULL, false));
     struct checkpointer_options o = {
         .folder = folder, .world = comm_self(), .async = true, .staging = *staging};
     CHECK_STATUS(OK, checkpointer_open(&c, &o));
@@ -98,7 +98,7 @@ TEST(changed_staging_memory_discards_the_checkpoint)
     saved_open(&s, false);
     const char *folder = test_path(test_folder(), "checkpoint");
     struct checkpointer *c = open_async(folder, &s, &staging);
-    size_t part_bytes = staging_bytes(&s.shard, F32, NULL, false) / 3;
+    size_t part_bytes = staging_bytes(&s.shard, &s.shard, F32, NULL, false) / 3;
     int found = 0;
     for (int step = 1; step <= 6; step++) {
         struct checkpoint_state state = saved_state(&s, step);
@@ -232,7 +232,7 @@ static int save_with_file_limit(const char *folder, const struct saved *s, rlim_
     pid_t child = fork();
     CHECK(child >= 0);
     if (!child) {
-        void *staging = heap(staging_bytes(&s->shard, F32, NULL, false));
+        void *staging = heap(staging_bytes(&s->shard, &s->shard, F32, NULL, false));
         struct checkpointer_options o = {
             .folder = folder, .world = comm_self(), .async = async, .staging = staging};
         struct checkpointer *c;
@@ -303,7 +303,7 @@ TEST(failed_async_save_does_not_prevent_the_next_one)
 static void save_until_killed(const char *folder, struct saved *s, int first, bool async)
 {
     struct checkpointer *c;
-    void *staging = heap(staging_bytes(&s->shard, F32, NULL, false));
+    void *staging = heap(staging_bytes(&s->shard, &s->shard, F32, NULL, false));
     struct checkpointer_options o = {.folder = folder,
                                      .world = comm_self(),
                                      .keep_latest_k = 2,
@@ -509,7 +509,7 @@ static enum status save_without_rank_1(const struct comm *world, void *context)
     struct rank_shard s;
     struct checkpointer *c;
     rank_shard_open(&s, SHARDING_FSDP, false, world->rank, world->size);
-    void *staging = heap(staging_bytes(&s.shard, F32, NULL, false));
+    void *staging = heap(staging_bytes(&s.shard, &s.shard, F32, NULL, false));
     struct checkpointer_options o = {
         .folder = saving->folder, .async = saving->async, .staging = staging, .world = world};
     enum status st = checkpointer_open(&c, &o);

@@ -67,7 +67,7 @@ static void open(struct rig *r, enum memory in, enum form form, const struct sha
     fill(checkpoint_exp_avg(&r->state), n, 2, from ? from->exp_avg : NULL, false);
     fill(checkpoint_exp_avg_sq(&r->state), n, 3, from ? from->exp_avg_sq : NULL, true);
     fill(checkpoint_ema(&r->state), n, 4, NULL, false);
-    r->staging_bytes = staging_bytes(shard, moments, r->state.moment_blocks, true);
+    r->staging_bytes = staging_bytes(shard, shard, moments, r->state.moment_blocks, true);
     CHECK_STATUS(OK,
                  arena_init(&r->pinned, r->staging_bytes + 4096, queue_shared_allocator(r->queue)));
     r->staging.memory = arena_alloc(&r->pinned, r->staging_bytes + sizeof(int), 1);

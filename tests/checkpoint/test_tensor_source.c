@@ -58,6 +58,18 @@ TEST(stored_source_widens_bf16)
     free(stored.values);
 }
 
+TEST(moved_source_reads_a_run_where_another_shard_has_it)
+{
+    const float flat[11] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+    struct shard_run runs[] = {{1, 100, 1, 0}, {2, 50, 2, 0}, {2, 98, 9, 2}};
+    const struct shard shard = {runs, 3, 11};
+    struct moved_source moved = {tensor_source_flat(flat), &shard};
+    const struct tensor_source source = tensor_source_moved(&moved);
+    const float *values;
+    CHECK_STATUS(OK, source.read(source.context, &run, 104, 2, &values));
+    CHECK(values == flat + 8);
+}
+
 TEST(checked_source_fails_on_a_bad_value_and_names_it)
 {
     struct model_shape shape = small_shape();

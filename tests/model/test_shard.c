@@ -63,6 +63,37 @@ TEST(shards_of_stages_refer_to_tensors_of_the_whole_model)
     layout_release(&l), layout_release(&whole);
 }
 
+/* What follows an omitted matrix moves by its elements; padding stays. */
+TEST(a_shard_without_some_weights_has_the_other_runs_closer_together)
+{
+    struct model_shape s = {.V = 31, .D = 6, .L = 3, .H = 3, .G = 1, .K = 2, .F = 9};
+    const uint32_t omitted = param_set_of(PARAM_attn_q) | param_set_of(PARAM_mlp_down);
+    struct layout l;
+    layout_init(&l, &s, 3);
+    for (int i = 0; i < 3; i++) {
+        struct shard all, some;
+        size_t gone = 0, k = 0;
+        shard_init(&all, &l, i, 3);
+        shard_init_without(&some, &all, &l, omitted);
+        for (size_t n = 0; n < all.count; n++) {
+            const struct shard_run *p = &all.runs[n], *q = &some.runs[k];
+            enum param_id id = l.tensors[p->tensor].id;
+            if (id == PARAM_attn_q || id == PARAM_mlp_down) {
+                gone += p->count;
+                continue;
+            }
+            CHECK(q->tensor == p->tensor && q->first == p->first && q->count == p->count);
+            CHECK(q->at == p->at - gone);
+            CHECK(shard_find_run(&some, p->tensor, p->first) == q);
+            CHECK(shard_find_run(&some, p->tensor, p->first + p->count - 1) == q);
+            k++;
+        }
+        CHECK(gone && some.count == k && some.elements == all.elements - gone);
+        shard_release(&all), shard_release(&some);
+    }
+    layout_release(&l);
+}
+
 /* Slices of all ranks together are the model; with more slices than heads, neighbors share one. */
 static void check_slices(int vocabulary, int multiple)
 {

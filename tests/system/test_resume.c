@@ -216,6 +216,8 @@ TEST(a_run_leaves_parts_of_its_start_out_only_once)
               p.a);
     check_resume(settings.data);
     /* Also of the run's own checkpoint, which has Muon's moments. */
+    CHECK(runs_train(p.config, p.a, "training.steps=20", &err) == 78);
+    CHECK(strstr(err.data, "the checkpoint has the state of Muon; set optimizer.name = "));
     const char *own = "training.steps=20 checkpoint.exclude_from_loading=optimizer";
     CHECK(runs_train(p.config, p.a, own, NULL) == 0);
     CHECK(runs_train(p.config, p.a, "training.steps=30", NULL) == 0);

@@ -20,7 +20,7 @@ static int list_buffers(const struct trainer *t, struct buffer *out)
                                  {t->optim.low, n * sizeof *t->optim.low, "weights (low halves)"},
                                  {t->optim.copy, n * dtype_bytes(BF16), "compute weights"},
                                  {t->optim.exp_avg, n * moment, "exp_avg"},
-                                 {t->optim.exp_avg_sq, n * moment, "exp_avg_sq"}};
+                                 {t->optim.exp_avg_sq, t->second.elements * moment, "exp_avg_sq"}};
     int count = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].x) out[count++] = all[i];
@@ -58,7 +58,7 @@ TEST(fifty_flipped_bits_of_weights_and_moments_are_found)
     TRAINING_OPEN(&t, "guard.hash_every=1");
     found += count_found(&t, 20);
     training_close(&t);
-    TRAINING_OPEN(&t, "guard.hash_every=1", half);
+    TRAINING_OPEN(&t, "guard.hash_every=1", half, "optimizer.name=Muon");
     found += count_found(&t, 15);
     training_close(&t);
     TRAINING_OPEN(&t, "guard.hash_every=1", half, "optimizer.master_weights=split",

@@ -26,7 +26,8 @@ static size_t choose(const struct trainer *t, struct injection *in, double value
 {
     static const enum value_kind kinds[] = {VALUE_WEIGHT, VALUE_EXP_AVG, VALUE_EXP_AVG_SQ,
                                             VALUE_WEIGHT, VALUE_WEIGHT,  VALUE_GRADIENT};
-    const struct shard_run *p = &t->shard.runs[t->shard.count / 2];
+    const struct shard *shard = in->where == IN_EXP_AVG_SQ ? &t->second : &t->shard;
+    const struct shard_run *p = &shard->runs[shard->count / 2];
     size_t at = p->count / 3;
     struct text what = {0};
     value_check_describe(&(struct bad_element){.kind = kinds[in->where],
@@ -109,6 +110,7 @@ TEST(first_bad_value_is_named_with_rank_tensor_and_element)
         const char *const *layout;
     } layouts[] = {{1, LAYOUT(NULL)},
                    {2, LAYOUT(SHARD(2))},
+                   {2, LAYOUT(SHARD(2), "optimizer.name=Muon")},
                    {2, LAYOUT(TP(2))},
                    {2, LAYOUT(PP(2), "parallelism.pipeline_parallel_microbatch_size=1",
                               "training.local_batch_size=8")},
