@@ -158,6 +158,7 @@ bool float8_has_block(const struct float8_state *f, int block)
 
 static void clear_amax(struct float8_state *f, enum float8_role role)
 {
+    if (!f->local_amax) return; /* a sizing pass */
     for (size_t i = role; i < float8_num_amax(f); i += FLOAT8_ROLES) f->local_amax[i] = 0;
 }
 

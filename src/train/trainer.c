@@ -140,7 +140,7 @@ static enum status forward_backward(struct trainer *t, struct loss_share *local)
 static enum status forget_gathered_weights(struct trainer *t)
 {
     fsdp_invalidate_weights(&t->fsdp);
-    if (!t->has_float8 || t->machine.queue->sizing) return STATUS_OK;
+    if (!t->has_float8) return STATUS_OK;
     TRY(queue_wait(t->machine.queue));
     float8_forget_weights(&t->float8);
     return STATUS_OK;

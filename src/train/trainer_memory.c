@@ -338,6 +338,9 @@ static enum status size_step(struct trainer *t)
     TRY_OUT(pipeline_run(&t->pipeline, t->microbatches, &t->step));
     arena_reset(&t->step, mark);
     TRY_OUT(trainer_finish_gradients(t));
+    /* Between training and validation the optimizer makes these stale. */
+    fsdp_invalidate_weights(&t->fsdp);
+    if (t->has_float8) float8_forget_weights(&t->float8);
     if (t->config->validation.enable) TRY_OUT(evaluator_size(&t->evaluator, &t->step));
     if (t->config->validation.enable && t->config->validation.tasks.count)
         TRY_OUT(task_evaluator_size(&t->evaluator, &t->step));

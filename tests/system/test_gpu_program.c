@@ -338,6 +338,16 @@ TEST(a_run_on_a_gpu_without_fp8_units_warns_once_that_fp8_is_slow)
     text_release(&log);
 }
 
+/* Without FP8 units the scales of stale weights take scratch, besides a larger quantized input than
+ * training has. */
+TEST(a_gpu_run_in_fp8_validates_batches_that_are_larger_than_a_microbatch)
+{
+    const char *folder = new_folder();
+    CHECK(TRAIN(1, folder, "fp8", "training.steps=2", IN_BF16, "model.converters=[\"float8\"]",
+                "validation.enable=true", "validation.freq=1", "validation.steps=1",
+                "validation.local_batch_size=8", "data.validation_share=0.2") == 0);
+}
+
 TEST(slurm_requests_a_gpu_for_each_rank)
 {
     const char *folder = new_folder(), *config = test_path(folder, "run.toml");
