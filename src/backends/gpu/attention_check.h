@@ -16,6 +16,7 @@ struct attention_case {
 /* Forward of one causal row in bf16, with two heads of head_size elements, of two documents or with
  * a sliding window as `what` says, and backward if the library computes that.  Parts: of two rows
  * the three rectangles that ring attention has, one after the other.  UNSUPPORTED: it has no
- * forward, or its results differ.  MEMORY: not enough device memory. */
+ * forward, its results differ, or a call fails though the device works.  MEMORY: not enough device
+ * memory.  DEVICE: the device fails. */
 enum status GPU_NAME(attention_check)(const struct attention_library *l, struct attention_case what,
                                       int head_size, struct queue *queue);

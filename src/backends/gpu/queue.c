@@ -23,6 +23,9 @@ static enum status device_alloc(size_t size, void **out)
     gpu_error error = gpuMalloc(&memory, size);
     if (error != gpuSuccess) {
         (void)gpuGetLastError();
+        if (error != gpuErrorOutOfMemory)
+            FAIL(DEVICE, "GPU: allocating %s: %s", byte_size_format((double)size).text,
+                 gpuGetErrorString(error));
         (void)gpuMemGetInfo(&available, &total);
         FAIL(MEMORY, "the GPU is out of memory: %s required, %s of %s free: %s",
              byte_size_format((double)size).text, byte_size_format((double)available).text,
@@ -61,6 +64,9 @@ static enum status pinned_alloc(size_t size, void **out)
     double allocated_s = clock_monotonic_s();
     if (error != gpuSuccess) {
         (void)gpuGetLastError();
+        if (error != gpuErrorOutOfMemory)
+            FAIL(DEVICE, "GPU: allocating %s of pinned host memory: %s",
+                 byte_size_format((double)size).text, gpuGetErrorString(error));
         FAIL(MEMORY, "cannot allocate %s of pinned host memory: %s",
              byte_size_format((double)size).text, gpuGetErrorString(error));
     }

@@ -39,9 +39,10 @@ template <int> struct gpu_runtime_included_in_extern_c;
 
 #if defined(GPU_CUDA)
 #include <cuda_runtime.h>
-#define GPU_CALL(name)  cuda##name
-#define GPU_HOST_ALLOC  cudaHostAllocPortable
-#define GPU_SHARED_SIZE cudaFuncAttributeMaxDynamicSharedMemorySize
+#define GPU_CALL(name)      cuda##name
+#define GPU_HOST_ALLOC      cudaHostAllocPortable
+#define GPU_SHARED_SIZE     cudaFuncAttributeMaxDynamicSharedMemorySize
+#define gpuErrorOutOfMemory cudaErrorMemoryAllocation
 typedef cudaStream_t gpu_stream;
 typedef cudaEvent_t gpu_event;
 typedef cudaGraph_t gpu_graph;
@@ -50,9 +51,10 @@ typedef cudaError_t gpu_error;
 typedef struct cudaDeviceProp gpu_properties;
 #elif defined(GPU_HIP)
 #include <hip/hip_runtime.h>
-#define GPU_CALL(name)  hip##name
-#define GPU_HOST_ALLOC  hipHostMallocPortable
-#define GPU_SHARED_SIZE hipFuncAttributeMaxDynamicSharedMemorySize
+#define GPU_CALL(name)      hip##name
+#define GPU_HOST_ALLOC      hipHostMallocPortable
+#define GPU_SHARED_SIZE     hipFuncAttributeMaxDynamicSharedMemorySize
+#define gpuErrorOutOfMemory hipErrorOutOfMemory
 typedef hipStream_t gpu_stream;
 typedef hipEvent_t gpu_event;
 typedef hipGraph_t gpu_graph;
@@ -95,6 +97,7 @@ typedef hipDeviceProp_t gpu_properties;
 #else
 #include "backends/gpu/emulator/emulator.h"
 #define gpuSuccess            EMULATOR_SUCCESS
+#define gpuErrorOutOfMemory   EMULATOR_OUT_OF_MEMORY
 #define gpuGetDeviceCount     emulator_device_count
 #define gpuSetDevice          emulator_set_device
 #define gpuMemGetInfo         emulator_mem_info

@@ -14,6 +14,7 @@ enum mistake {
     NONE,
     NO_FORWARD,
     NO_BACKWARD,
+    CANNOT_RUN,
     OTHER_SCALE,
     NAN_IN_DV,
     EXPECTS_ZEROS,
@@ -76,6 +77,7 @@ static enum status forward(void *context, const struct attention *a, const struc
         return GPU_NAME(attention_part_forward)(&l, a, io, queue, done);
     }
     *done = *m != NO_FORWARD;
+    if (*m == CANNOT_RUN && !queue->sizing) FAIL(DEVICE, "engine 3 cannot run");
     TRY(GPU_NAME(flash_attention_forward)(&other, &buffers, queue));
     return STATUS_OK;
 }
@@ -171,6 +173,12 @@ TEST(a_library_needs_an_engine_for_forward_but_not_for_backward)
     CHECK_STATUS(UNSUPPORTED, check(NO_FORWARD));
     CHECK_MESSAGE("cannot run a forward pass");
     CHECK_STATUS(OK, check(NO_BACKWARD));
+}
+
+TEST(a_library_that_fails_on_a_device_that_works_is_not_supported)
+{
+    CHECK_STATUS(UNSUPPORTED, check(CANNOT_RUN));
+    CHECK_MESSAGE("engine 3 cannot run");
 }
 
 TEST(a_library_with_wrong_results_fails_with_the_tensor_that_differs)

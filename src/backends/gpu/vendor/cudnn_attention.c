@@ -143,8 +143,6 @@ static enum status compare_with_own_kernels(struct cudnn_attention *c, struct at
     c->plans.is_quiet = true;
     enum status st = gpu_attention_check(&library, what, c->head_size, queue);
     c->plans.is_quiet = false;
-    /* a plan that cuDNN cannot run, on a device that works */
-    if (st == STATUS_DEVICE && !queue_wait(queue)) st = STATUS_UNSUPPORTED;
     if (st) status_prefix(st, "cuDNN %zu fails a self-test", c->plans.version);
     return st;
 }
