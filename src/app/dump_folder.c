@@ -124,12 +124,10 @@ double dump_folder_checkpoint_bytes(const struct config *c, const struct model_s
 {
     struct layout layout;
     layout_init(&layout, shape, 1);
-    double bytes = (double)layout.parameters * ema_num_buffers(&c->optimizer) * sizeof(float);
-    for (int i = 0; i < layout.num_tensors; i++)
-        if (optim_is_muon(&c->optimizer, layout.tensors[i].id))
-            bytes -= (double)layout.tensors[i].elements * sizeof(float);
+    double all = (double)layout.parameters * ema_num_buffers(&c->optimizer);
+    double omitted = (double)layout_elements(&layout, optim_first_moment_only(&c->optimizer));
     layout_release(&layout);
-    return bytes;
+    return (all - omitted) * sizeof(float);
 }
 
 /* Whether checkpoint.folder, rather than job.dump_folder, chooses the checkpoints' disk.

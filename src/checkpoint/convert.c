@@ -119,8 +119,8 @@ static void close_source(struct conversion_source *o)
     layout_release(&o->layout);
 }
 
-/* The kinds of weights that lack second moments, which only those of other optimizers than AdamW
- * may. */
+/* The kinds of weights without second moments.  Only an optimizer other than AdamW may leave them
+ * out. */
 static uint32_t find_first_moment_only(const struct conversion_source *o)
 {
     struct json *train;
@@ -416,7 +416,8 @@ static enum status write_folder(const struct conversion *c, struct conversion_so
     }
     int tensors = content.exp_avg.read || (with_run && c->target == CONVERT_DCP) ? 3 : 1;
     progress_begin("convert", PROGRESS_BYTES,
-                   (double)o->layout.parameters * tensors *
+                   ((double)o->layout.parameters * tensors -
+                    (double)layout_elements(&o->layout, content.first_moment_only)) *
                        (double)safetensors_dtype_bytes(content.dtype));
     TRY_OUT(file_remove_tree(folder)); /* left by a conversion that was killed */
     TRY_OUT(file_make_dirs(folder));

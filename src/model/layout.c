@@ -157,6 +157,14 @@ void layout_release(struct layout *l)
     *l = (struct layout){0};
 }
 
+size_t layout_elements(const struct layout *l, uint32_t kinds)
+{
+    size_t elements = 0;
+    for (int i = 0; i < l->num_tensors; i++)
+        if (param_set_has(kinds, l->tensors[i].id)) elements += l->tensors[i].elements;
+    return elements;
+}
+
 const struct tensor_slot *layout_find(const struct layout *l, enum param_id id, int layer)
 {
     int unit = layout_unit(l, id, layer);

@@ -66,6 +66,8 @@ void layout_init_part(struct layout *l, const struct model_shape *m, const struc
 /* The stage that is the whole model. */
 struct stage layout_whole_stage(const struct model_shape *m);
 void layout_release(struct layout *l);
+/* Elements of all tensors of some kinds (a set, params.h). */
+size_t layout_elements(const struct layout *l, uint32_t kinds);
 
 /* `layer` is -1 outside blocks; NULL: not in this layout (a tied model has no head). */
 const struct tensor_slot *layout_find(const struct layout *l, enum param_id id, int layer);

@@ -41,7 +41,7 @@ void shard_init(struct shard *p, const struct layout *l, int shard, int num_shar
 void shard_init_sliced(struct shard *p, const struct layout *l, const struct layout *whole,
                        struct shard_position at);
 /* `of` without the kinds of weights in `omitted` (params.h): what follows an omitted element moves
- * towards the start, padding included. */
+ * towards the start.  Padding is kept. */
 void shard_init_without(struct shard *p, const struct shard *of, const struct layout *whole,
                         uint32_t omitted);
 /* The run that has this element; it must exist. */

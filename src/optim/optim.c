@@ -75,9 +75,8 @@ static struct adamw_io io_from(const struct optim_call *c, size_t at, size_t omi
 struct part_list {
     struct adamw_part parts[ADAMW_MAX_PARTS];
     int count;
-    /* Elements of the chunk up to the last one before them that Muon updates, and how many of these
-     * Muon updates: they have no second moment. */
-    size_t base, omitted;
+    size_t base;    /* of the chunk: where the last run of Muon's before the parts ends */
+    size_t omitted; /* elements of Muon's runs before it, which have no second moment */
 };
 
 /* Updates the parts of the list and empties it. */
