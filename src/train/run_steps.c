@@ -265,13 +265,15 @@ static enum status stop_early(struct training_run *r)
     FAIL(REQUEUE, "%s after step %lld; the checkpoint is saved", stopped, step);
 }
 
-/* A run that fails in its first step has saved nothing, as it can start there again. */
-static bool has_checkpoint(const struct training_run *r, int64_t step)
+/* The step of the newest checkpoint; -1: none.  A run that fails in its first step has saved
+ * nothing, as it can start there again. */
+static int64_t newest_checkpoint(const struct training_run *r)
 {
-    char *path = folder_step_path(r->checkpoint_folder, step);
-    bool has = file_exists(path);
-    free(path);
-    return has;
+    struct folder_steps l = {0};
+    int64_t step = -1;
+    if (!folder_steps_read(&l, r->checkpoint_folder) && l.count) step = l.steps[l.count - 1];
+    folder_steps_release(&l);
+    return step;
 }
 
 /* Saves the state after the last whole step before a failure ends the run, if all ranks know of the
@@ -287,13 +289,14 @@ static enum status save_before_failing(struct training_run *r, enum status why)
     if (!is_good || !is_able || !c->enable || c->load_only) return why;
     status_save(&first, why);
     enum status st = run_checkpoint_save_now(r);
-    int64_t saved = st ? r->saved_step : t->steps_done;
     if (st) run_checkpoint_log_unsaved(r, st);
-    if (r->is_main && has_checkpoint(r, saved))
+    int64_t newest = r->is_main ? newest_checkpoint(r) : -1;
+    if (newest >= 0)
         log_line(LOG_INFO,
-                 st ? "the run fails; its newest checkpoint is that of step %lld"
-                    : "the run fails after step %lld; that state is saved",
-                 (long long)saved);
+                 newest == t->steps_done ? "the run fails after step %lld; that state is saved"
+                                         : "the run fails; its newest checkpoint is that of step "
+                                           "%lld",
+                 (long long)newest);
     return status_restore(&first);
 }
 
