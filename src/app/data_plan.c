@@ -167,7 +167,7 @@ static double rounded(double value, bool is_exact)
 
 static void add_epochs(struct text *out, double epochs)
 {
-    if (epochs < 1000)
+    if (epochs < 999.5)
         text_addf(out, "%.3g", epochs);
     else
         console_thousands(out, round(epochs));

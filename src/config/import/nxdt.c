@@ -20,6 +20,7 @@ static const struct import_row rows[] = {
 enum { NUM_ROWS = sizeof rows / sizeof *rows };
 
 #define THEIR_DEFAULT "The default of NxD Training."
+#define NO_SCHEDULE   "Without a schedule the rate is constant."
 
 /* Adds the values below `v` as items whose keys are dotted paths. */
 static enum status add_items(struct import *im, const struct yaml_tree *v, const char *prefix)
@@ -121,12 +122,13 @@ static enum status set_schedule(struct import *im)
     TRY(get_max_steps(im, &run));
     length = run;
     if (steps) TRY(import_parse_int(im, steps, 0, 1LL << 40, &length));
-    if (!import_get(im, "model.optim.sched.warmup_steps") || !name)
+    if (!name) {
+        TRY(import_set(im, NULL, "lr_scheduler.warmup_steps", "0", NO_SCHEDULE));
+        return import_set(im, NULL, "lr_scheduler.min_lr_factor", "1", NO_SCHEDULE);
+    }
+    if (!import_get(im, "model.optim.sched.warmup_steps"))
         TRY(import_set(im, NULL, "lr_scheduler.warmup_steps", "0", THEIR_DEFAULT));
-    if (!name)
-        return import_set(im, NULL, "lr_scheduler.min_lr_factor", "1",
-                          "Without a schedule the rate is constant.");
-    if (length != run)
+    if (run && length != run)
         import_add_note(im, IMPORT_ORIGINAL_BUG, steps,
                         "NxD Training replaces it by trainer.max_steps; here it applies.");
     if (!strcmp(word, "CosineAnnealing")) {

@@ -119,6 +119,10 @@ TEST(a_schedule_that_nxd_training_replaces_is_reported)
     CHECK(imported_has_note(&im, IMPORT_ORIGINAL_BUG, "model.optim.sched.max_steps",
                             "trainer.max_steps"));
     import_release(&im);
+    im = (struct import){0};
+    CHECK_STATUS(OK, convert_with(&im, "trainer.max_steps=0"));
+    CHECK(!imported_has_note(&im, IMPORT_ORIGINAL_BUG, "model.optim.sched.max_steps", ""));
+    import_release(&im);
 }
 
 TEST(an_unknown_key_in_a_section_of_the_yaml_gets_a_suggestion_from_it)
