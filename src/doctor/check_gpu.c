@@ -57,8 +57,8 @@ static void check_attention(struct findings *f, const struct machine *m)
     if (!has_attention_library()) return;
     if (gpu_machine_check_attention(m)) {
         findings_add(f, "gpu attention", "%s", status_message());
-        findings_warn(f,
-                      "such attention uses our own kernels, at about half of the library's speed");
+        findings_warn(
+            f, "attention that fails uses our own kernels, at about half of the library's speed");
     } else {
         findings_add(f, "gpu attention", "forward and backward match our own kernels");
     }

@@ -18,7 +18,7 @@ extern "C" {
 
 /* As the slots of ops.def, without bounds: *done is false where the library does not compute a
  * shape.  During a sizing pass it builds plans and reserves scratch.  has_plan: whether it computes
- * a rectangle, if buffers are aligned; as the sizing pass answered.
+ * a rectangle, if buffers are aligned; outside a sizing pass it returns what it returned there.
  * A shape with a rectangle has keys == ALL_KEYS, and the library computes only the rectangle: q, k,
  * v, dout and backward's out are whole rows; out and lse of forward, lse of backward, dq, dk and dv
  * are dense tensors [B, R, H, K], [B, H, R] and [B, C, G, K]. */

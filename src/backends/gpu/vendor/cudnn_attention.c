@@ -192,14 +192,14 @@ enum status cudnn_attention_check_case(struct cudnn_attention *c, struct attenti
     return STATUS_OK;
 }
 
-const char *cudnn_attention_rejected(const struct cudnn_attention *c)
+void cudnn_attention_add_rejected(const struct cudnn_attention *c, struct text *out)
 {
     const struct cudnn_attention_plans *p = &c->plans;
-    if (p->rejects_parts) return name_of((struct attention_case){.parts = true});
-    for (int i = 1; i < 4; i++)
-        if (p->rejects[i & 1][i >> 1])
-            return name_of((struct attention_case){i & 1, i >> 1, false});
-    return NULL;
+    for (int i = 1; i <= 4; i++) {
+        struct attention_case what = {i & 1, i & 2, i & 4};
+        bool rejects = what.parts ? p->rejects_parts : p->rejects[what.documents][what.window];
+        if (rejects) text_addf(out, "%s%s", out->len ? "; " : "", name_of(what));
+    }
 }
 
 bool cudnn_attention_plan(const struct cudnn_attention *c, int i, struct cudnn_attention_plan *out)

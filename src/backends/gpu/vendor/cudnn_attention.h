@@ -48,8 +48,9 @@ enum status cudnn_attention_check(struct cudnn_attention *c, int head_size, stru
  * logs a warning and leaves it to our own kernels from then on.  DEVICE: the device fails. */
 enum status cudnn_attention_check_case(struct cudnn_attention *c, struct attention_case what,
                                        struct queue *queue);
-/* A kind of attention that has failed its check, such as "ring parts"; NULL: none has. */
-const char *cudnn_attention_rejected(const struct cudnn_attention *c);
+/* Appends the kinds of attention that have failed their check, or had no memory for it, such as
+ * "documents; ring parts". */
+void cudnn_attention_add_rejected(const struct cudnn_attention *c, struct text *out);
 
 /* *done: whether cuDNN computes it.  During a sizing pass: builds the plan and reserves scratch;
  * bounds that are not NULL announce a document mask. */

@@ -88,10 +88,14 @@ enum status GPU_NAME(vendor_attention_check)(struct queue *queue)
     for (int i = 1; i < 4 && !st; i++)
         st = cudnn_attention_check_case(c, (struct attention_case){i & 1, i & 2, false}, queue);
     if (!st) st = cudnn_attention_check_case(c, (struct attention_case){.parts = true}, queue);
-    const char *rejected = cudnn_attention_rejected(c);
+    struct text rejected = {0};
+    cudnn_attention_add_rejected(c, &rejected);
     cudnn_attention_close(c);
-    if (!st && rejected)
-        FAIL(UNSUPPORTED, "cuDNN fails the self-test of attention with %s", rejected);
+    if (!st && rejected.len)
+        st = FAILURE(UNSUPPORTED,
+                     "cuDNN fails, or has no memory for, the self-test of attention with %s",
+                     rejected.data);
+    text_release(&rejected);
     return st;
 }
 
