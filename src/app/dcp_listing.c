@@ -4,6 +4,7 @@
 #include "base/escape.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "checkpoint/interop/dcp_items.h"
 #include "config/config.h"
 
@@ -16,18 +17,24 @@ static enum status make_items(const struct dcp_listing *l, struct dcp_target *ta
 {
     struct config config = {0};
     struct torch_model m = {.shape = l->shape, .layout = l->layout, .dtype = SAFETENSORS_F32};
+    bool resumes = l->resumes;
     const struct dcp_run run = {.train = ""}; /* values are not printed */
     enum safetensors_dtype has;
     char *toml = file_join(l->folder, "config.toml");
     enum status st = config_load(&config, file_exists(toml) ? toml : NULL, NULL, 0);
     target->seq_len = config.training.seq_len;
+    if (resumes && config.optimizer.name != OPTIMIZER_AdamW) {
+        log_line(LOG_INFO, "%s: the state of %s cannot be converted: listing only the weights",
+                 l->folder, optimizer_name_word(config.optimizer.name));
+        resumes = false;
+    }
     config_release(&config);
     free(toml);
     TRY(st);
     if (model_files_dtype(l->files, &l->layout->tensors[0], &has) &&
         (has == SAFETENSORS_BF16 || has == SAFETENSORS_F16))
         m.dtype = has;
-    dcp_items_make(items, &m, target, l->resumes ? &run : NULL);
+    dcp_items_make(items, &m, target, resumes ? &run : NULL);
     return STATUS_OK;
 }
 

@@ -173,7 +173,7 @@ static enum status open_training_state(const struct conversion *c, struct conver
     }
     o->step = torch.step;
     torch_state_train(&torch, &o->train);
-    torch_state_log(&torch, c->from);
+    torch_state_log(&torch, c->from, true);
 out:
     torch_state_release(&torch);
     return st;

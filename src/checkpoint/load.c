@@ -409,7 +409,6 @@ static enum status load_training_state(struct loading *l, const struct checkpoin
     if (!found->has_moments && log) torch_state_warn(&torch, folder);
     if (!native && !found->has_moments) goto out;
     TRY_OUT(load_state(folder, &torch, found));
-    if (!native && log) torch_state_log(&torch, folder);
     if (!state->exp_avg || !found->has_moments) goto out;
     if (!l->excludes_moments) {
         TRY_OUT(load_kind(l, &l->moments, VALUE_EXP_AVG, checkpoint_exp_avg(state), rules));
@@ -418,6 +417,7 @@ static enum status load_training_state(struct loading *l, const struct checkpoin
         if (!second.omitted && json_get(found->train, "optimizer")) second.partial = true;
         TRY_OUT(load_kind(l, &l->moments, VALUE_EXP_AVG_SQ, checkpoint_exp_avg_sq(state), &second));
     }
+    if (!native && log) torch_state_log(&torch, folder, !l->excludes_moments);
     if (state->ema) TRY_OUT(load_ema(l, state, rules, &found->has_ema));
 out:
     torch_state_release(&torch);

@@ -100,12 +100,16 @@ static enum status find_origin(struct tensor_origins *o, int i, const char *suff
     embedding.id = PARAM_embed;
     if (t->id == PARAM_head && rules->tied) TRY(open_named(o, i, &embedding, suffix, &found));
     o->of[i] = found ? ORIGIN_EMBEDDING : ORIGIN_MISSING;
-    if (!found && !rules->partial)
+    if (found || rules->partial) return STATUS_OK;
+    if (*suffix)
         FAIL(CONFIG,
-             "%s: tensor %s%s is missing; to start from its initial values, add it to "
-             "checkpoint.exclude_from_loading",
+             "%s: %s%s is missing, so this is not the whole state of AdamW; to start with empty "
+             "moments, set checkpoint.exclude_from_loading = [\"optimizer\"]",
              o->files->folder, name, suffix);
-    return STATUS_OK;
+    FAIL(CONFIG,
+         "%s: tensor %s is missing; to start from its initial values, add it to "
+         "checkpoint.exclude_from_loading",
+         o->files->folder, name);
 }
 
 enum status tensor_origins_find(struct tensor_origins *o, const struct model_files *files,

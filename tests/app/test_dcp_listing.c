@@ -21,6 +21,11 @@ TEST(checkpoint_show_as_lists_keys_dtypes_and_shapes_of_a_generation)
     CHECK(json_number(json_first(json_get(first, "shape"))) == 37);
     CHECK(strstr(out.data, "{\"key\": \"train_state.step\", \"type\": \"int\"}"));
     json_free(root);
+    text_adds(&s.config_toml, "[optimizer]\nname = \"Muon\"\n");
+    const char *muon = test_path(saved_folder(&s, STEPS(2)), "..");
+    CHECK(LLAMERO(&out, &err, "checkpoint", "show", muon, "--as", "v0.2") == 0);
+    CHECK(strstr(err.data, "the state of Muon cannot be converted: listing only the weights"));
+    CHECK(strstr(out.data, "output.weight") && !strstr(out.data, "optimizer."));
     const char *model = "tests/checkpoint/data/meta-llama2";
     CHECK(LLAMERO(&out, &err, "checkpoint", "show", model, "--as", "v0.2") == 0);
     CHECK(strstr(out.data, "output.weight") && !strstr(out.data, "train_state"));

@@ -80,6 +80,19 @@ TEST(head_of_an_untied_model_is_the_embedding_of_a_tied_one_or_missing)
     }
 }
 
+TEST(missing_moment_is_reported_with_the_way_to_start_without_moments)
+{
+    struct found f = tied_model();
+    layout_init(&f.layout, &f.shape, 1);
+    CHECK_STATUS(OK, model_files_open(&f.files, TIED));
+    CHECK_STATUS(CONFIG, tensor_origins_find(&f.origins, &f.files, &f.layout, ".exp_avg",
+                                             &(struct tensor_rules){0}));
+    CHECK_MESSAGE("model.embed_tokens.weight.exp_avg is missing, so this is not the whole state of "
+                  "AdamW; to start with empty moments, set checkpoint.exclude_from_loading = "
+                  "[\"optimizer\"]");
+    release(&f);
+}
+
 TEST(excluded_and_missing_tensors_keep_their_initialization)
 {
     static const char *const exclude[] = {"model.layers.0.*", "*.1.mlp.up_proj.weight", NULL};

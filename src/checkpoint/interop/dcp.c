@@ -86,7 +86,8 @@ enum status dcp_open_moments(struct tensor_slices *slices, const char *path,
     if (!slices->count && state->has_other_moments)
         log_line(
             LOG_WARN,
-            "%s: ignoring the optimizer's moments: they are not keyed by the names of the weights",
+            "%s: ignoring the optimizer's moments: they are not AdamW's, or not keyed by the names "
+            "of the weights",
             path);
     enum status st = slices->count ? torch_state_finish(state, path) : STATUS_OK;
     return tensor_slices_opened(slices, st);

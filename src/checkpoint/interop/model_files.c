@@ -285,8 +285,10 @@ static enum status open_sliced(const struct model_files *m, const struct tensor_
     const struct tensor_name wanted = tensor_name_of(t, tensor_name_kind(name));
     const struct sliced_tensor *have = tensor_slices_find(m->slices, &wanted);
     if (!have)
-        FAIL(DATA, "%s: tensor %s%s is missing (in Hugging Face's names: %s)", m->folder,
-             params[t->id].name, tensor_name_suffix(wanted.kind), name);
+        FAIL(DATA, "%s: tensor %s is missing (in Hugging Face's names)%s", m->folder, name,
+             wanted.kind ? ", so this is not the whole state of AdamW; use --model-only to convert "
+                           "the weights"
+                         : "");
     if (have->rows != t->rows || have->columns != t->columns)
         FAIL(DATA, "%s: tensor %s has shape [%lld, %lld], expected [%lld, %lld]", m->folder, name,
              (long long)have->rows, (long long)have->columns, (long long)t->rows,

@@ -13,6 +13,7 @@
 
 #define OPTIMIZER     "optimizer.state."
 #define STEP          ".step"
+#define MOMENTUM      ".momentum_buffer" /* of torch's SGD and Muon */
 #define LLAMERO_TRAIN "llamero.train"
 
 enum { MAX_COUNT_BITS = 53 };
@@ -39,11 +40,16 @@ static bool starts_with(const char *name, const char *prefix)
     return !strncmp(name, prefix, strlen(prefix));
 }
 
+static bool ends_with(const char *name, const char *suffix)
+{
+    size_t len = strlen(name), tail = strlen(suffix);
+    return len >= tail && !strcmp(name + len - tail, suffix);
+}
+
 static bool is_optimizer_step(const char *name)
 {
-    size_t len = strlen(name), tail = sizeof STEP - 1;
-    return starts_with(name, OPTIMIZER) && len > sizeof OPTIMIZER - 1 + tail &&
-           !strcmp(name + len - tail, STEP);
+    return starts_with(name, OPTIMIZER) && strlen(name) > strlen(OPTIMIZER STEP) &&
+           ends_with(name, STEP);
 }
 
 /* The counter of that name, or NULL. */
@@ -67,8 +73,8 @@ void torch_state_note(struct torch_state *s, const char *name)
     if (starts_with(name, "dataloader.")) s->has_data = true;
     if (starts_with(name, "train_state.global_")) s->has_losses = true;
     struct tensor_name of;
-    if (starts_with(name, "optimizer") && tensor_name_kind(name) != TENSOR_WEIGHT &&
-        !tensor_name_parse(name, &of))
+    bool is_moment = tensor_name_kind(name) != TENSOR_WEIGHT || ends_with(name, MOMENTUM);
+    if (starts_with(name, "optimizer") && is_moment && !tensor_name_parse(name, &of))
         s->has_other_moments = true;
 }
 
@@ -225,10 +231,12 @@ enum status torch_state_or_file(const struct torch_state *s, const char *folder,
     return st;
 }
 
-void torch_state_log(const struct torch_state *s, const char *path)
+void torch_state_log(const struct torch_state *s, const char *path, bool with_moments)
 {
     struct text line = {0};
-    text_addf(&line, "%s: loaded the optimizer's moments of step %lld", path, (long long)s->step);
+    text_addf(&line, "%s: loaded %sstep %lld%s", path,
+              with_moments ? "the optimizer's moments of " : "", (long long)s->step,
+              with_moments ? "" : " without the optimizer's moments");
     if (s->tokens_seen >= 0) text_addf(&line, ", %lld tokens seen", (long long)s->tokens_seen);
     if (s->samples >= 0) text_addf(&line, ", %lld samples consumed", (long long)s->samples);
     if (s->optimizer_step >= 0 && s->optimizer_step != s->step)

@@ -22,7 +22,7 @@ struct torch_state {
     int64_t samples;           /* consumed_train_samples of Megatron-LM, where its data continues */
     struct text order_args;    /* and the arguments that decide their order (megatron_args.h) */
     bool has_data, has_losses; /* entries that are not read: data position, old losses, */
-    bool has_other_moments;    /* and moments that are keyed by number, not by weight */
+    bool has_other_moments;    /* and moments keyed by number, not by weight, or not AdamW's */
     int64_t iteration;         /* of Megatron-LM's checkpoints without moments; -1: unknown */
     struct text train;         /* the trainer's part of state.json, valid JSON */
 };
@@ -49,6 +49,6 @@ void torch_state_json(const struct torch_state *s, struct text *json);
 enum status torch_state_or_file(const struct torch_state *s, const char *folder,
                                 struct json **state);
 /* Logs one line: what is resumed, and what is not. */
-void torch_state_log(const struct torch_state *s, const char *path);
+void torch_state_log(const struct torch_state *s, const char *path, bool with_moments);
 /* Warns if a step is not resumed because the files have no moments. */
 void torch_state_warn(const struct torch_state *s, const char *path);

@@ -178,6 +178,28 @@ TEST(torch_tensors_have_hugging_face_names_and_their_files)
     model_files_close(&m), model_files_close(&moments);
 }
 
+TEST(missing_torch_tensor_has_its_layer_in_the_message)
+{
+    const struct model_shape shape = {.V = 11, .D = 8, .L = 2, .H = 2, .G = 1, .K = 4, .F = 8};
+    struct layout layout;
+    struct model_files m;
+    struct tensor_reader r;
+    layout_init(&layout, &shape, 1);
+    CHECK_STATUS(OK, model_files_open_any(&m, RUN, &shape));
+    for (int i = 0; i < layout.num_tensors; i++) {
+        const struct tensor_slot *t = &layout.tensors[i];
+        if (t->layer != 1 || t->id != PARAM_attn_q) continue;
+        const char *name = "model.layers.1.self_attn.q_proj.weight";
+        CHECK_STATUS(DATA, model_files_open_tensor(&m, t, name, &r));
+        CHECK_MESSAGE("tensor model.layers.1.self_attn.q_proj.weight is missing (in Hugging ");
+        CHECK_STATUS(DATA, model_files_open_tensor(
+                               &m, t, "model.layers.1.self_attn.q_proj.weight.exp_avg", &r));
+        CHECK_MESSAGE("exp_avg is missing (in Hugging Face's names), so this is not the whole");
+    }
+    model_files_close(&m);
+    layout_release(&layout);
+}
+
 TEST(model_folder_without_optimizer_has_no_moments)
 {
     struct model_files m;

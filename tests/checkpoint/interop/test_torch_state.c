@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "formats/pickle_write.h"
 #include "formats/torch_writer.h"
 #include "test.h"
@@ -134,6 +135,9 @@ TEST(skipped_entries_are_noted)
     CHECK(!s.has_data && !s.has_losses && !s.has_other_moments);
     torch_state_note(&s, "optimizer.state.0.exp_avg");
     CHECK(s.has_other_moments && !s.has_data);
+    torch_state_init(&s);
+    torch_state_note(&s, "optimizer.state.layers.0.attention.wq.weight.momentum_buffer");
+    CHECK(s.has_other_moments);
     torch_state_note(&s, "dataloader.dp_rank_0");
     torch_state_note(&s, "train_state.global_avg_losses");
     CHECK(s.has_data && s.has_losses);
@@ -192,5 +196,23 @@ TEST(trainer_json_round_trips_and_must_be_an_object)
     CHECK_STATUS(DATA, read_python_string(&s, "llamero.train", "{\"a\": 1}}, \"step\": {"));
     CHECK_STATUS(DATA, read_python_int(&s, "llamero.train", 4));
     text_release(&json);
+    torch_state_release(&s);
+}
+
+TEST(log_says_whether_moments_are_loaded)
+{
+    const char *path = test_path(test_folder(), "log.txt");
+    struct torch_state s;
+    struct text log = {0};
+    torch_state_init(&s);
+    s.step = 7;
+    CHECK_STATUS(OK, log_open(path));
+    torch_state_log(&s, "with", true);
+    torch_state_log(&s, "without", false);
+    CHECK_STATUS(OK, log_open(NULL));
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &log));
+    CHECK(strstr(log.data, "with: loaded the optimizer's moments of step 7; not loaded: "));
+    CHECK(strstr(log.data, "without: loaded step 7 without the optimizer's moments; not loaded: "));
+    text_release(&log);
     torch_state_release(&s);
 }
