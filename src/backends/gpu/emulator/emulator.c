@@ -148,9 +148,18 @@ static void execute(const struct stream_op *op)
     }
 }
 
+static bool has_work(gpu_stream stream)
+{
+    if (stream) return stream->first;
+    for (gpu_stream s = streams; s; s = s->next)
+        if (s->first) return true;
+    return false;
+}
+
 /* Executes all queued work of the stream, or of every stream for NULL. */
 static void run_stream(gpu_stream stream)
 {
+    if (!has_work(stream)) return;
     protect_device_memory(PROT_READ | PROT_WRITE);
     if (stream)
         drain(stream, NULL, 0);
@@ -240,6 +249,7 @@ static gpu_error allocate(void **out, size_t bytes, bool pinned)
     void *at = mmap(NULL, rounded, has_pages ? PROT_READ | PROT_WRITE : PROT_NONE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED) return unlock_device(EMULATOR_OUT_OF_MEMORY);
+    madvise(at, rounded, MADV_HUGEPAGE); /* fewer pages for mprotect to visit */
     if (has_pages) memset(at, NAN_BYTE, rounded);
     if (has_pages && !pinned) BUG_IF(mprotect(at, rounded, PROT_NONE));
     allocations = heap_grow(allocations, num_allocations + 1, sizeof *allocations);
@@ -371,9 +381,11 @@ gpu_error emulator_event_synchronize(gpu_event event)
 {
     report(EMULATOR_WAIT, NULL, 0);
     lock_device();
-    protect_device_memory(PROT_READ | PROT_WRITE);
-    drain(event->stream, event, event->num_recorded);
-    protect_device_memory(PROT_NONE);
+    if (event->num_reached < event->num_recorded) {
+        protect_device_memory(PROT_READ | PROT_WRITE);
+        drain(event->stream, event, event->num_recorded);
+        protect_device_memory(PROT_NONE);
+    }
     return unlock_device(EMULATOR_SUCCESS);
 }
 
