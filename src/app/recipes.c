@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/recipes.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 const struct recipe recipes[] = {
@@ -8,15 +9,27 @@ const struct recipe recipes[] = {
     {0},
 };
 
-const struct recipe *recipes_find(const char *name)
+static bool is_scaled_down(const char *name)
+{
+    size_t len = strlen(name);
+    return len > 5 && !strcmp(name + len - 5, "-mini");
+}
+
+const struct recipe *recipes_find(const char *name, struct text *others)
 {
     const struct recipe *match = NULL;
-    size_t len = strlen(name);
+    size_t len = strlen(name), count = 0;
+    text_clear(others);
     for (const struct recipe *r = recipes; r->name; r++) {
-        if (!strcmp(r->name, name)) return r;
-        if (!match && !strncmp(r->name, name, len) && r->name[len] == '-' &&
-            strcmp(r->name + len, "-mini") != 0)
-            match = r;
+        if (!strcmp(r->name, name)) {
+            text_clear(others);
+            return r;
+        }
+        if (strncmp(r->name, name, len) != 0 || r->name[len] != '-' || is_scaled_down(r->name))
+            continue;
+        match = r;
+        text_addf(others, "%s%s", count++ ? ", " : "", r->name);
     }
-    return match;
+    if (count == 1) text_clear(others);
+    return count == 1 ? match : NULL;
 }

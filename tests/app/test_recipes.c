@@ -43,9 +43,16 @@ TEST(recipes_are_found_by_name_or_prefix)
                                            {"llama3.2-1b", "llama3.2-1b"},
                                            {"qwen3", "qwen3-0.6b"},
                                            {"olmo2", "olmo2-1b"},
+                                           {"neural", "neural-8b-131k"},
                                            {"mistral", "mistral-7b"},
                                            {"smollm3", "smollm3-3b"}};
+    static const char *const unknown[] = {"mlm-1", "tin", "", "mini"};
+    struct text others = {0};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        CHECK(!strcmp(recipes_find(names[i][0])->name, names[i][1]));
-    CHECK(!recipes_find("mlm-1") && !recipes_find("tin") && !recipes_find(""));
+        CHECK(!strcmp(recipes_find(names[i][0], &others)->name, names[i][1]) && !others.len);
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+        CHECK(!recipes_find(unknown[i], &others) && !others.len);
+    CHECK(!recipes_find("llama3-70b", &others));
+    CHECK(!strcmp(others.data, "llama3-70b-cp, llama3-70b-tp32pp8"));
+    text_release(&others);
 }
