@@ -112,21 +112,36 @@ static double mfu(const struct planning *p)
     return tokens_per_second(p) * p->flops_per_token / peak;
 }
 
-/* Without the tokenizer the vocabulary is that of model.vocab_size or of the flavor. */
-static void open_tokenizer(struct planning *p)
+/* Without the tokenizer only model.vocab_size says how large the vocabulary is: that of the flavor
+ * may be another. */
+static enum status open_tokenizer(struct planning *p)
 {
     const struct config *c = p->config;
+    bool has_flavor = strcmp(config_key_origin(c, "model.flavor"), "default") != 0;
+    struct failure f = {0};
+    struct model_shape shape;
+    char flavors[128] = "";
     enum status st = inputs_fetch_tokenizer(c, comm_self());
     if (!st) st = inputs_open_tokenizer(c, false, &p->tokenizer);
-    if (st)
-        log_line(LOG_WARN, "no tokenizer: %s; the vocabulary is %s", status_message(),
-                 c->model.vocab_size ? "model.vocab_size" : "that of model.flavor");
+    if (!st) return STATUS_OK;
+    if (c->model.vocab_size) {
+        log_line(LOG_WARN, "planning without the tokenizer: %s", status_message());
+        return STATUS_OK;
+    }
+    status_save(&f, st);
+    TRY(model_shape_resolve(&shape, &c->model, 0));
+    if (has_flavor)
+        snprintf(flavors, sizeof flavors, "; that of %s %s is %d", c->model.name, c->model.flavor,
+                 shape.V);
+    return status_fail(st, __FILE__, __LINE__,
+                       "%s; to plan without the tokenizer, set model.vocab_size%s", f.message,
+                       flavors);
 }
 
 static enum status search(struct planning *p, bool json)
 {
     const struct config *c = p->config;
-    open_tokenizer(p);
+    TRY(open_tokenizer(p));
     TRY(model_shape_resolve(&p->shape, &c->model, tokenizer_vocab_size(p->tokenizer)));
     return plan_search_print(
         &(struct planned_run){
@@ -153,7 +168,7 @@ static enum status plan(struct planning *p)
     struct layout layout;
     struct mesh mesh;
     TRY(mesh_resolve(&mesh, &c->parallelism, 0, p->ranks));
-    open_tokenizer(p);
+    TRY(open_tokenizer(p));
     TRY(model_shape_resolve(&p->shape, &c->model, tokenizer_vocab_size(p->tokenizer)));
     TRY(config_fit(c, &p->shape, &mesh));
     TRY(run_memory_plan_run(&p->memory, c, p->tokenizer, p->ranks));
