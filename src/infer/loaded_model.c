@@ -63,16 +63,28 @@ static bool is_used(const char *setting)
     return false;
 }
 
+static bool names_tokenizer(const char *setting)
+{
+    static const char *const keys[] = {
+        "data.tokenizer=", "model.tokenizer_path=", "model.hf_assets_path="};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!strncmp(setting, keys[i], strlen(keys[i]))) return true;
+    return false;
+}
+
 static enum status check_settings(const struct loaded_model_options *o)
 {
     for (int i = 0; i < o->num_settings; i++) {
         const char *setting = o->settings[i];
         bool is_model = !strncmp(setting, "model.", 6);
+        if (names_tokenizer(setting))
+            FAIL(USAGE, "%s has no effect here; did you mean --tokenizer %s?", setting,
+                 strchr(setting, '=') + 1);
         if (!is_used(setting))
             FAIL(USAGE, "%s has no effect here: %s", setting,
                  is_model ? "a saved model has the sizes and constants of its config.json"
                  : !strncmp(setting, "data.", 5)
-                     ? "--tokenizer and the arguments name the data, which are read in order"
+                     ? "the arguments name the data, which are read in order"
                      : "expected a key of [data], [objective], [tokenizer], [device], "
                        "[parallelism], [comm] or [debug], or training.seq_len, "
                        "training.mixed_precision_param or model.attn_mask_type");
@@ -123,7 +135,8 @@ static enum status open_config(struct loaded_model *l, const struct loaded_model
         l->config.training.mixed_precision_param = COMPUTE_DTYPE_float32;
     struct text objective = {0};
     st = objective_resolve(&l->config, l->folder, NULL, &objective);
-    if (!st && l->machine.world.rank == 0) log_line(LOG_INFO, "objective: %s", objective.data);
+    if (!st && objective.len && l->machine.world.rank == 0)
+        log_line(LOG_INFO, "objective: %s", objective.data);
     text_release(&objective);
     return st;
 }

@@ -185,7 +185,9 @@ TEST(flags_and_settings_that_eval_does_not_use_are_refused)
         {{"training.steps=4", NULL}, 64, "training.steps=4 has no effect here: expected a key of"},
         {{"data.tokenizer=bytes", NULL},
          64,
-         "data.tokenizer=bytes has no effect here: --tokenizer"},
+         "data.tokenizer=bytes has no effect here; did you mean --tokenizer bytes?"},
+        {{"model.hf_assets_path=x", NULL}, 64, "did you mean --tokenizer x?"},
+        {{"data.order=megatron", NULL}, 64, "no effect here: the arguments name the data"},
         {{"data.validation_share=0.5", NULL}, 64, "data.validation_share=0.5 has no effect here"},
         {{"model.rope_theta=4", NULL}, 64, "model.rope_theta=4 has no effect here: a saved model"},
     };
