@@ -241,7 +241,7 @@ static enum status open_settings(struct conversion *c, struct config *config)
     enum status st = config_load(config, file_exists(toml) ? toml : NULL, NULL, 0);
     free(toml);
     if (!st) st = objective_resolve(config, c->from, c->config, &objective);
-    if (!st) log_line(LOG_INFO, "objective: %s", objective.data);
+    if (!st && objective.len) log_line(LOG_INFO, "objective: %s", objective.data);
     text_release(&objective);
     TRY(st);
     c->objective = &config->objective;

@@ -53,13 +53,13 @@ static void describe(const struct config *c, bool has_config, struct text *text)
 {
     const char *name = objective_kind_word(c->objective.name);
     const char *origin = config_key_origin(c, "objective.name");
+    bool is_assumed = !has_config && !strcmp(origin, "default");
+    if (c->objective.name == OBJECTIVE_causal && !is_assumed) return;
     if (!strcmp(origin, from_config))
-        text_addf(text, "%s (config.json: is_causal = %s%s)", name,
-                  c->objective.name == OBJECTIVE_causal ? "true" : "false",
+        text_addf(text, "%s (config.json: is_causal = false%s)", name,
                   c->objective.name == OBJECTIVE_diffusion ? ", masked_diffusion = true" : "");
     else if (!strcmp(origin, "default"))
-        text_addf(text, "%s (the default: %s)", name,
-                  has_config ? "config.json has no is_causal" : "no config.json");
+        text_addf(text, "%s (the default: no config.json)", name);
     else
         text_addf(text, "%s (%s: objective.name)", name, origin);
 }

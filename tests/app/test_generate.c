@@ -220,7 +220,8 @@ TEST(a_text_in_turns_ends_on_all_ranks_when_one_gets_a_signal)
         child = start_with_pipe(err, ends,
                                 (const char *const[]){"generate", run, "--interactive", "--ranks",
                                                       "2", "--max-tokens", "4", NULL});
-    runs_wait_for_bytes(err, 40); /* the line "objective: ..." */
+    CHECK(write(ends[1], "the \n", 5) == 5);
+    wait_for_reading(ends);
     CHECK(runs_find_ranks(child, ranks, RANKS) == RANKS && !kill(ranks[1], SIGTERM));
     CHECK(end_with_pipe(child, err, ends, "the \n") == 0);
     free(run);
