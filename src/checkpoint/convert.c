@@ -281,7 +281,7 @@ static enum status complete_hf_folder(const struct conversion *c, const struct c
     }
     hf_folder_make(&f, t, &o);
     enum status st = write_missing_files(&f, m);
-    if (!st && f.other_ids && !file_exists_in(from, "tokenizer.json"))
+    if (!st && f.other_ids)
         log_line(
             LOG_WARN,
             "%s: from the tokenizer.json of this SentencePiece model, AutoTokenizer gives other "
