@@ -137,9 +137,13 @@ static enum status set_schedule(struct import *im)
             constant ? "constant_steps selects Megatron-LM's warmup: step / warmup_steps."
                      : "Warmup is (step + 1) / (warmup_steps + 1), followed by cosine decay."));
         TRY(import_set(im, name, "lr_scheduler.decay_type", "cosine", ""));
-        if (constant > length)
-            FAIL(CONFIG, "%s: constant_steps = %lld is longer than the schedule (%lld steps)",
-                 im->file, (long long)constant, (long long)length);
+        if (constant > length) {
+            char expected[64];
+            snprintf(expected, sizeof expected, "at most the %lld steps of the schedule",
+                     (long long)length);
+            return import_bad_value(im, import_get(im, "model.optim.sched.constant_steps"),
+                                    expected);
+        }
         length -= constant;
     } else if (!strcmp(word, "LinearAnnealingWithWarmUp")) {
         TRY(import_set(im, name, "lr_scheduler.formula", "megatron",
