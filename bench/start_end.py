@@ -171,8 +171,8 @@ def checkpoint(a, folder):
 def tokenizer(a, folder):
     size = os.path.getsize(folder / "text.txt") / 1e6
     for name, binary in a.binaries.items():
-        seconds = run([binary, "tokenizer", "train", "--vocab-size", a.vocabulary, "--output",
-                       folder / "tokenizer.json", folder / "text.txt"])[0]
+        seconds = run([binary, "tokenizer", "train", "--force", "--vocab-size", a.vocabulary,
+                       "--output", folder / "tokenizer.json", folder / "text.txt"])[0]
         yield f"{name}, MB/s", size / seconds
     if a.python:
         seconds = float(run([a.python, "-c", TRAIN, PATTERN, folder / "text.txt", a.vocabulary])[1])

@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 
 static const char usage[] =
-    "tokenizer train --vocab-size N --output FILE INPUT...\n"
+    "tokenizer train --vocab-size N --output FILE [--force] INPUT...\n"
     "       llamero tokenizer encode --tokenizer FILE [--null] [TEXT ...|-]\n"
     "       llamero tokenizer decode --tokenizer FILE [--null] [ID ...|-]\n"
     "       llamero tokenizer show --tokenizer FILE [--json]\n\n"
@@ -44,8 +44,10 @@ static double total_bytes(const struct arguments *a)
     return bytes;
 }
 
-static enum status train(const struct arguments *a, int64_t vocab_size, const char *output)
+static enum status train(const struct arguments *a, int64_t vocab_size, const char *output,
+                         bool force)
 {
+    enum file_kind kind;
     struct bpe_trainer *t;
     struct text json = {0};
     int32_t made;
@@ -53,6 +55,9 @@ static enum status train(const struct arguments *a, int64_t vocab_size, const ch
     enum status st = STATUS_OK;
     if (!output[0]) FAIL(USAGE, "tokenizer train: --output FILE is required");
     if (a->num_words < 2) FAIL(USAGE, "tokenizer train: at least one text file is required");
+    TRY(file_find(output, &kind));
+    if (kind == FILE_REGULAR && !force)
+        FAIL(CONFIG, "%s already exists; use --force to overwrite it", output);
     bpe_trainer_make(&t);
     progress_begin("reading", PROGRESS_BYTES, total_bytes(a));
     for (int i = 1; i < a->num_words; i++) {
@@ -205,12 +210,13 @@ enum status command_tokenizer(int argc, char **argv)
 {
     const char *path = "", *output = "", *pattern = "";
     int64_t vocab_size = 32000;
-    bool json = false, cuts = false, by_nul = false;
+    bool json = false, cuts = false, by_nul = false, force = false;
     const struct flag flags[] = {
         {"tokenizer", FLAG_FILE, &path, "encode, decode, show: the tokenizer to use"},
         {"vocab-size", FLAG_INT, &vocab_size,
          "train: vocabulary size, including special tokens (default 32000)"},
         {"output", FLAG_FILE, &output, "train: tokenizer.json to write"},
+        {"force", FLAG_SWITCH, &force, "train: overwrite an existing file"},
         {"meta-cuts", FLAG_SWITCH, &cuts, "encode: split long text as Meta's tokenizer.py does"},
         {"pattern", FLAG_TEXT, &pattern,
          "encode, decode, show: pre-tokenizer pattern of a tiktoken file: llama3, gpt2, ..."},
@@ -227,7 +233,7 @@ enum status command_tokenizer(int argc, char **argv)
         if (vocab_size < BPE_TRAINER_MIN_SIZE || vocab_size > BPE_TRAINER_MAX_SIZE)
             FAIL(USAGE, "--vocab-size: must be between %d and %d, is %lld", BPE_TRAINER_MIN_SIZE,
                  BPE_TRAINER_MAX_SIZE, (long long)vocab_size);
-        return train(&a, vocab_size, output);
+        return train(&a, vocab_size, output, force);
     }
     if (!path[0]) FAIL(USAGE, "tokenizer %s: --tokenizer FILE is required", a.words[0]);
     struct tokenizer_config config = {.meta_cuts = cuts, .pattern = pattern};

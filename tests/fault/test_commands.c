@@ -43,8 +43,10 @@ TEST(tokenizer_train_survives_faults)
     struct scene s = begin("tokenizer train");
     const char *corpus = test_path(s.folder, "corpus.txt");
     runs_write_corpus(corpus, 20000);
-    const char *words[] = {"tokenizer", "train",    "--vocab-size",
-                           "300",       "--output", test_path(s.folder, "out/t.json"),
+    const char *words[] = {"tokenizer",    "train",
+                           "--force", /* the fault may have come after the rename */
+                           "--output",     test_path(s.folder, "out/t.json"),
+                           "--vocab-size", "300",
                            corpus};
     memcpy(s.words, words, sizeof words);
     scene_open(&s);
