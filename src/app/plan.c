@@ -357,12 +357,13 @@ static void print_estimate(const struct planning *p)
     for (int i = 0; i < count; i++) {
         const struct time_part *part = &parts[i];
         if (part->text)
-            printf("  %9.3g s    %s\n", part->seconds, part->text);
+            printf("  %11s    %s\n", console_step_time(part->seconds).text, part->text);
         else
-            printf("  %9.3g s    exposed communication (%s)\n", part->seconds, part->name);
+            printf("  %11s    exposed communication (%s)\n", console_step_time(part->seconds).text,
+                   part->name);
     }
-    printf("  %9.3g s    total: %.5g tokens/s per rank, MFU %.1f%%\n", p->estimate.step_s,
-           tokens_per_second(p), 100 * mfu(p));
+    printf("  %11s    total: %.5g tokens/s per rank, MFU %.1f%%\n",
+           console_step_time(p->estimate.step_s).text, tokens_per_second(p), 100 * mfu(p));
     printf("bottleneck    ");
     if (!fits(p))
         printf("%s%s; then ", fits_host(p) ? "" : "on the host ",

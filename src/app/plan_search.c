@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "config/data_stages.h"
+#include "metrics/console.h"
 #include "model/model.h"
 #include "perf/hardware_probe.h"
 #include "perf/layout_search.h"
@@ -79,8 +80,8 @@ static void describe_reason(const struct layout_search *s, int i, struct text *o
     const struct found_layout *a = &s->best[i], *b = a + 1;
     struct time_saving d = largest_difference(a, b);
     double saved = b->cost.estimate.step_s - a->cost.estimate.step_s;
-    text_addf(out, "%.3g s faster than %d: %s", saved, i + 2, d.what);
-    if (d.seconds > saved * 1.01) text_addf(out, " (%.3g s)", d.seconds);
+    text_addf(out, "%s faster than %d: %s", console_step_time(saved).text, i + 2, d.what);
+    if (d.seconds > saved * 1.01) text_addf(out, " (%s)", console_step_time(d.seconds).text);
 }
 
 /* --- output ----------------------------------------------------------------------------------- */

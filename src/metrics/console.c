@@ -52,6 +52,19 @@ void console_duration(struct text *t, double seconds)
         text_addf(t, "%lldm%02llds", minutes, s % 60);
 }
 
+struct console_time console_step_time(double seconds)
+{
+    struct console_time time;
+    struct text t = {0};
+    if (seconds < 999.5)
+        text_addf(&t, "%.3g s", seconds);
+    else
+        console_duration(&t, seconds);
+    snprintf(time.text, sizeof time.text, "%s", t.data);
+    text_release(&t);
+    return time;
+}
+
 /* Appends " (14:40)", with the weekday or date if that is more than a day away. */
 static void append_clock(struct text *t, double left_s, double wall_s)
 {

@@ -14,6 +14,12 @@ void console_thousands(struct text *t, double value);
 /* "12m03s", "3h05m", "2d07h" */
 void console_duration(struct text *t, double seconds);
 
+struct console_time {
+    char text[32];
+};
+/* Of a step: "0.0213 s", and from 1000 s on as console_duration. */
+struct console_time console_step_time(double seconds);
+
 /* step: 10  loss:  8.04913  grad_norm:  1.4061  memory:  1.20GiB(5.00%)  tps: 7,069  tflops: 12.51
  * mfu: 31.20%  eta: 12m03s (14:40), on one line.  torchtitan's line, followed by the ETA. */
 void console_step(struct text *t, const struct step_metrics *s, const struct derived_metrics *d,

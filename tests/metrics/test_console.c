@@ -137,6 +137,14 @@ TEST(console_thousands_are_grouped_by_three)
     CHECK(thousands(INFINITY, "inf") && thousands(NAN, "nan"));
 }
 
+TEST(console_times_of_long_steps_are_durations)
+{
+    CHECK(!strcmp(console_step_time(0.02134).text, "0.0213 s"));
+    CHECK(!strcmp(console_step_time(999.4).text, "999 s"));
+    CHECK(!strcmp(console_step_time(999.6).text, "16m40s"));
+    CHECK(!strcmp(console_step_time(7210).text, "2h00m"));
+}
+
 TEST(console_durations_use_two_units)
 {
     CHECK(lasts(0, "0m00s") && lasts(59.4, "0m59s") && lasts(59.6, "1m00s"));
