@@ -3,10 +3,12 @@
 #include "app/app.h"
 #include "app/arguments.h"
 #include "base/clock.h"
+#include "base/counted.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/signals.h"
 #include "data/source.h"
 #include "hub/hub.h"
 
@@ -28,9 +30,10 @@ static void report_progress(void *context, const struct prepare_stats *p)
 static void report(const char *prefix, const struct prepare_stats *p, double seconds, bool json)
 {
     if (!json) {
-        printf("%s.bin: %llu tokens of %d bytes, %llu documents, from %.1f MB at %.1f MB/s\n",
-               prefix, (unsigned long long)p->tokens, p->token_bytes,
-               (unsigned long long)p->documents, (double)p->text_bytes / 1e6, rate(p, seconds));
+        printf("%s.bin: %s of %d bytes, %s, from %.1f MB at %.1f MB/s\n", prefix,
+               counted_format((int64_t)p->tokens, "token").text, p->token_bytes,
+               counted_format((int64_t)p->documents, "document").text, (double)p->text_bytes / 1e6,
+               rate(p, seconds));
         if (p->bad_records)
             log_line(LOG_WARN,
                      "%llu of %llu records are bad and were skipped; %s.bad_records lists "
@@ -149,6 +152,7 @@ enum status command_prepare(int argc, char **argv)
                                             .weight = 1,
                                             .may_be_empty = a.num_words > 1};
     struct tokenizer_config config = {.meta_cuts = cuts, .pattern = pattern};
+    signals_catch();
     TRY(hub_fetch(tokenizer, HUB_TOKENIZER, comm_self()));
     for (int i = 0; i < a.num_words; i++) TRY(hub_fetch(a.words[i], HUB_DATA, comm_self()));
     for (int i = 0; i < a.num_words && column[0]; i++) TRY(source_check_column(&sources[i]));
@@ -176,6 +180,10 @@ enum status command_prepare(int argc, char **argv)
     progress_begin("prepare", PROGRESS_BYTES, 0);
     enum status st = prepare_token_files(&request, &done);
     progress_end();
+    if (st == STATUS_REQUEUE) {
+        log_line(LOG_INFO, "%s", status_message());
+        signals_raise_pending();
+    }
     st = bad_records_stop(st, "--on-bad-record skip");
     if (!st) report(output, &done, clock_monotonic_s() - begin, json);
     tokenizer_close(t);

@@ -2,8 +2,10 @@
 #include "data/prepare.h"
 
 #include "base/checksum.h"
+#include "base/counted.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "data/prepare_output.h"
 #include "data/provenance.h"
 #include "data/source.h"
@@ -265,6 +267,10 @@ static enum status write_batch(struct prepare_state *p, const struct prepare_bat
     }
     TRY(prepare_output_commit(&p->output, b->source, b->next_position));
     if (p->request->progress) p->request->progress(p->request->context, &p->output.done);
+    if (signals_pending())
+        FAIL(REQUEUE, "interrupted: %s.bin.part keeps %s; the same command resumes there",
+             p->request->prefix,
+             counted_format((int64_t)p->output.done.documents, "document").text);
     return STATUS_OK;
 }
 

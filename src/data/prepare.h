@@ -40,7 +40,8 @@ struct prepare_request {
     void *context;
 };
 
-/* CONFIG: the output exists, another process is writing it, or files have changed since the
+/* REQUEUE: a signal has arrived (signals.h), and what is done is in the journal.
+ * CONFIG: the output exists, another process is writing it, or files have changed since the
  * interruption.  RECORD, DATA: a document is damaged or contains an ID that the tokenizer does not
  * have (the message says which).  IO. */
 enum status prepare_token_files(const struct prepare_request *p, struct prepare_stats *done);

@@ -3,6 +3,7 @@
 
 #include "base/checksum.h"
 #include "base/clock.h"
+#include "base/counted.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -105,8 +106,8 @@ static enum status read_journal(struct prepare_output *o)
     o->done.records = (uint64_t)records, o->done.bad_records = (uint64_t)bad;
     o->bad_bytes = (uint64_t)bad_bytes, o->lengths_crc = (uint32_t)lengths_crc;
     o->bin_sum = sum, sum = (struct megatron_sum){0};
-    log_line(LOG_INFO, "resuming after %lld documents recorded in %s", (long long)documents,
-             o->journal);
+    log_line(LOG_INFO, "resuming after %s recorded in %s",
+             counted_format(documents, "document").text, o->journal);
 out:
     megatron_sum_release(&sum);
     json_free(j);
