@@ -4,6 +4,7 @@
 #include "app/data_plan.h"
 #include "app/deep_check.h"
 #include "app/preflight.h"
+#include "base/counted.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "config/data_stages.h"
@@ -145,20 +146,23 @@ enum status command_check(int argc, char **argv)
     if (json) {
         print_json(st, ranks, &p, &deep, &plan);
     } else if (!st) {
-        printf("%s is valid for %d rank%s: %d blocks of width %d, %lld steps of %lld tokens\n",
-               a.words[0], ranks, ranks == 1 ? "" : "s", p.shape.L, p.shape.D,
-               (long long)c.training.steps,
+        printf("%s is valid for %s: %s of width %d, %s of %lld tokens\n", a.words[0],
+               counted_format(ranks, "rank").text, counted_format(p.shape.L, "block").text,
+               p.shape.D, counted_format(c.training.steps, "step").text,
                (long long)(c.training.seq_len * config_step_rows(&c, &p.mesh)));
         if (p.resume_step >= 0)
-            printf("resumes from step %lld in %s\n", (long long)p.resume_step, c.job.dump_folder);
+            printf("resumes from step %lld in %s%s\n", (long long)p.resume_step, c.job.dump_folder,
+                   p.resume_step < c.training.steps
+                       ? ""
+                       : ", so no step is left: increase training.steps to continue");
         print_ramp(&c, &p.mesh);
         print_padding(&c, &p.mesh);
         print_plan(&plan);
         if (is_deep)
-            printf("data: %llu records in %llu source%s, %llu bad; %llu with checksums\n",
-                   (unsigned long long)deep.num_read, (unsigned long long)deep.num_sources,
-                   deep.num_sources == 1 ? "" : "s", (unsigned long long)deep.num_bad,
-                   (unsigned long long)deep.num_sums);
+            printf("data: %s in %s, %llu bad; %llu with checksums\n",
+                   counted_format((int64_t)deep.num_read, "record").text,
+                   counted_format((int64_t)deep.num_sources, "source").text,
+                   (unsigned long long)deep.num_bad, (unsigned long long)deep.num_sums);
     }
     data_plan_release(&plan);
     preflight_release(&p);

@@ -5,6 +5,7 @@
 #include "app/checkpoint_listing.h"
 #include "app/dcp_listing.h"
 #include "app/verify_tokens.h"
+#include "base/counted.h"
 #include "base/escape.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -232,7 +233,8 @@ static void write_json(const struct shown *s, bool tensors, struct text *out)
 
 static void list_attention(const struct model_shape *m, struct text *out)
 {
-    text_addf(out, "%d heads of %d (%d for keys and values", m->H, m->K, m->G);
+    text_addf(out, "%s of %d (%d for keys and values", counted_format(m->H, "head").text, m->K,
+              m->G);
     if (m->qk_norm) text_addf(out, "; QK norm%s", m->post_norm ? ", norms behind" : "");
     if (m->qkv_bias) text_addf(out, "; biases of %s", model_shape_biases(m));
     if (m->window) text_addf(out, "; a sliding window of %d tokens", m->window);
@@ -261,7 +263,7 @@ static void list_multipliers(const struct model_shape *m, struct text *out)
 
 static void list_model(const struct model_shape *m, struct text *out)
 {
-    text_addf(out, "model       %d wide, %d layers, ", m->D, m->L);
+    text_addf(out, "model       %d wide, %s, ", m->D, counted_format(m->L, "layer").text);
     list_attention(m, out);
     text_addf(out, ", feed-forward %d%s\nvocabulary  %d tokens%s\ncontext     %d tokens, ", m->F,
               m->mlp_bias ? " with biases" : "", m->V,

@@ -4,6 +4,7 @@
 #include "app/arguments.h"
 #include "app/data_stats.h"
 #include "app/preflight.h"
+#include "base/counted.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -149,8 +150,9 @@ static enum status print_rows(struct step_data *s, const struct show_flags *f, s
         json_write_bool(&w, "skipped", s->is_skipped);
         json_begin_array(&w, "data", JSON_INLINE);
     } else {
-        text_addf(out, "step %lld: %lld rows from row %llu on, read from %s\n", (long long)s->step,
-                  (long long)s->num_rows, (unsigned long long)loader_position(s->loader),
+        text_addf(out, "step %lld: %s from row %llu on, read from %s\n", (long long)s->step,
+                  counted_format(s->num_rows, "row").text,
+                  (unsigned long long)loader_position(s->loader),
                   s->checkpoint ? s->checkpoint : "the start of the data");
         if (s->is_skipped) text_adds(out, "guard.skip_steps: the step does not train on them\n");
     }

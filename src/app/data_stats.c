@@ -3,6 +3,7 @@
 
 #include "app/deep_check.h"
 #include "app/length_chart.h"
+#include "base/counted.h"
 #include "base/log.h"
 #include "data/source_stats.h"
 #include "train/inputs.h"
@@ -76,9 +77,9 @@ static void add_stats(const struct source_stats *s, struct text *out)
     text_add_escaped(out, from->config->path);
     if (s->scan.max_bytes)
         text_addf(out, " (a sample of about %llu bytes)", (unsigned long long)s->scan.max_bytes);
-    text_addf(out, ": %llu documents, %llu tokens, the longest has %llu",
-              (unsigned long long)s->documents, (unsigned long long)s->tokens,
-              (unsigned long long)s->longest);
+    text_addf(out, ": %s, %s, the longest has %llu",
+              counted_format((int64_t)s->documents, "document").text,
+              counted_format((int64_t)s->tokens, "token").text, (unsigned long long)s->longest);
     if (!from->holds_ids)
         text_addf(out, "; %llu bytes of text, %.3f per token", (unsigned long long)s->text_bytes,
                   bytes_per_token(s));

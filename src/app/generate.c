@@ -7,6 +7,7 @@
 #include "app/piped_input.h"
 #include "app/prompt_list.h"
 #include "base/clock.h"
+#include "base/counted.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/signals.h"
@@ -41,8 +42,9 @@ static enum status generate(struct generation *g, const struct flag_list *stops,
     if (generation_is_root(g) && json) TRY_OUT(text_generation_print_json(&g->loaded, &made));
     if (generation_is_root(g) && !json) printf("\n");
     fflush(stdout); /* before the log, in case both go to one file */
-    log_line(LOG_INFO, "read %zu tokens in %.2f s and generated %zu in %.2f s", g->num_prompt,
-             t.prompt_seconds, g->ids.count - g->num_prompt, t.seconds - t.prompt_seconds);
+    log_line(LOG_INFO, "read %s in %.2f s and generated %zu in %.2f s",
+             counted_format((int64_t)g->num_prompt, "token").text, t.prompt_seconds,
+             g->ids.count - g->num_prompt, t.seconds - t.prompt_seconds);
 out:
     text_generation_release(&t);
     return st;
@@ -97,7 +99,8 @@ static enum status generate_by_diffusion(struct generation *g, struct unmasking 
         printf("\n");
     }
     fflush(stdout);
-    log_line(LOG_INFO, "generated %zu tokens in %.2f s", made, seconds);
+    log_line(LOG_INFO, "generated %s in %.2f s", counted_format((int64_t)made, "token").text,
+             seconds);
 out:
     text_release(&bytes);
     return st;

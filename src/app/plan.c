@@ -7,6 +7,7 @@
 #include "app/preflight.h"
 #include "app/run_memory.h"
 #include "base/byte_size.h"
+#include "base/counted.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "config/data_stages.h"
@@ -313,7 +314,7 @@ static void print_ramp(const struct planning *p)
     if (!p->ramp.increment) return;
     const struct ramp_phase phase = find_ramp_phase(p);
     batch_ramp_describe(&p->ramp, &t);
-    text_addf(&t, ": %lld steps, ", (long long)phase.steps);
+    text_addf(&t, ": %s, ", counted_format(phase.steps, "step").text);
     console_duration(&t, phase.seconds);
     printf("batch ramp    %s\n", t.data);
     text_release(&t);
@@ -381,8 +382,9 @@ static void print_traffic(const struct planning *p)
     const struct byte_unit unit = byte_size_unit(most);
     if (count) printf("received per rank and step:\n");
     for (int i = 0; i < count; i++)
-        printf("  %9.3f %s  %-15s %llu calls, %d ranks (%s)\n", (double)all[i].bytes / unit.bytes,
-               unit.name, all[i].collective, all[i].calls, all[i].ranks, all[i].group);
+        printf("  %9.3f %s  %-15s %s, %d ranks (%s)\n", (double)all[i].bytes / unit.bytes,
+               unit.name, all[i].collective, counted_format((int64_t)all[i].calls, "call").text,
+               all[i].ranks, all[i].group);
 }
 
 static void print_mesh(const struct planning *p)
@@ -438,10 +440,11 @@ static void print_table(const struct planning *p)
     const struct training_config *c = &p->config->training;
     double tokens = tokens_of_step(p);
     int tp = p->memory.machine.mesh.degree[AXIS_tp], padded = padded_vocabulary(p, tp);
-    printf("model         %lld parameters: %d blocks, width %d, %d heads (%d KV), feed-forward %d, "
+    printf("model         %lld parameters: %s, width %d, %s (%d KV), feed-forward %d, "
            "vocabulary %d%s",
-           (long long)p->parameters, p->shape.L, p->shape.D, p->shape.H, p->shape.G, p->shape.F,
-           p->shape.V, p->shape.tied ? ", tied" : "");
+           (long long)p->parameters, counted_format(p->shape.L, "block").text, p->shape.D,
+           counted_format(p->shape.H, "head").text, p->shape.G, p->shape.F, p->shape.V,
+           p->shape.tied ? ", tied" : "");
     if (padded > p->shape.V) printf(", padded to %d", padded);
     printf("\n");
     print_mesh(p);
@@ -449,8 +452,9 @@ static void print_table(const struct planning *p)
         printf("data stage    %zu, steps %lld to %lld, needs the most memory of %zu\n",
                p->memory.data_stage, (long long)p->stage.begin + 1, (long long)p->stage.end,
                p->num_stages);
-    printf("step          %.0f rows of %lld tokens, %.4g TFLOP\n", tokens / (double)c->seq_len,
-           (long long)c->seq_len, p->flops_per_token * tokens / 1e12);
+    printf("step          %s of %lld tokens, %.4g TFLOP\n",
+           counted_format(llround(tokens / (double)c->seq_len), "row").text, (long long)c->seq_len,
+           p->flops_per_token * tokens / 1e12);
     print_ramp(p);
     printf("checkpoint    %s\n", byte_size_format(p->checkpoint_bytes).text);
     print_memory(p);

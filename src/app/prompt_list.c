@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/prompt_list.h"
 
+#include "base/counted.h"
 #include "base/file.h"
 #include "base/log.h"
 
@@ -106,8 +107,9 @@ enum status prompt_list_generate(const struct prompt_list *p, struct generation 
                                               .seed = g->sampling.seed + i % (size_t)copies};
     enum status st = text_batch_run(&b, g);
     if (!st)
-        log_line(LOG_INFO, "read %zu tokens of %zu texts in %.3f s and generated %zu in %.3f s",
-                 printing.prompt_tokens, b.count, b.prompt_seconds, printing.tokens,
+        log_line(LOG_INFO, "read %s of %s in %.3f s and generated %zu in %.3f s",
+                 counted_format((int64_t)printing.prompt_tokens, "token").text,
+                 counted_format((int64_t)b.count, "text").text, b.prompt_seconds, printing.tokens,
                  b.seconds - b.prompt_seconds);
     text_batch_release(&b);
     free(b.items);

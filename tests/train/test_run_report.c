@@ -42,7 +42,8 @@ TEST(train_says_what_it_will_do_and_what_it_has_done)
     check_says(&log, "/out/checkpoint/step-20; next: llamero generate ");
     text_release(&log);
     log = train(folder, 1, "training.steps=20 data.validation_share=0.1");
-    check_says(&log, "all 20 steps were done before\n");
+    check_says(&log,
+               "training.steps = 20: no step is left after step 20; increase it to continue\n");
     CHECK(!strstr(log.data, "completed") && !strstr(log.data, "steps 21"));
     text_release(&log);
     log = train(folder, 1, "training.steps=24 data.validation_share=0.1");
