@@ -63,8 +63,10 @@ static double node_ranks_of(const struct run_memory *m, const struct config *c)
 }
 
 /* Adds what libraries take of the device. */
-static enum status add_libraries(struct run_memory *m, const struct config *c)
+static enum status add_libraries(struct run_memory *m, const struct config *c,
+                                 const struct model_shape *shape)
 {
+    struct mesh mesh = m->machine.mesh;
     size_t all, used = 0;
     if (is_gpu(m) && !m->gpu) TRY(queue_memory_info(m->machine.queue, &all, &used));
     for (int i = 0; i < m->stages; i++) {
@@ -73,8 +75,8 @@ static enum status add_libraries(struct run_memory *m, const struct config *c)
             described_gpu_add_context(plan);
         else
             plan->bytes[MEMORY_context] += used;
-        if (is_gpu(m))
-            described_gpu_add_communicators(c, &m->machine.mesh, node_ranks_of(m, c), plan);
+        mesh.at[AXIS_pp] = i;
+        if (is_gpu(m)) described_gpu_add_communicators(c, shape, &mesh, node_ranks_of(m, c), plan);
     }
     return STATUS_OK;
 }
@@ -171,7 +173,7 @@ enum status run_memory_plan(struct run_memory *m, const struct config *c,
                             const struct model_shape *shape, const struct tokenizer *t, int ranks)
 {
     TRY(plan_steps(m, c, shape, ranks));
-    TRY(add_libraries(m, c));
+    TRY(add_libraries(m, c, shape));
     const struct host_bytes host = host_bytes_of(m, c, data_bytes(m, c, shape->V, t), ranks);
     add_common(m, &host);
     find_fullest(m);

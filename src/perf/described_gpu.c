@@ -64,8 +64,18 @@ static size_t peer_bytes(const struct mesh *mesh, enum group g, int node_ranks)
            (size_t)(mesh_group_size(mesh, g) - on_node) * FAR_PEER_BYTES;
 }
 
-void described_gpu_add_communicators(const struct config *c, const struct mesh *mesh,
-                                     double node_ranks, struct memory_plan *plan)
+/* Groups with replicated parameters (replicas_split_groups): ranks that share key/value heads, and
+ * the first and the last stage with a tied embedding. */
+static int replica_groups(const struct model_shape *shape, const struct mesh *mesh)
+{
+    int last = mesh->degree[AXIS_pp] - 1, stage = mesh->at[AXIS_pp];
+    bool has_embedding = shape->tied && last > 0 && (stage == 0 || stage == last);
+    return (mesh->degree[AXIS_tp] > shape->G) + has_embedding;
+}
+
+void described_gpu_add_communicators(const struct config *c, const struct model_shape *shape,
+                                     const struct mesh *mesh, double node_ranks,
+                                     struct memory_plan *plan)
 {
     static const enum group of_tensors[] = {GROUP_replicate, GROUP_shard, GROUP_tp};
     bool is_aws = hardware_row((enum hardware_row)c->device.hardware)->vendor == VENDOR_aws;
@@ -73,6 +83,7 @@ void described_gpu_add_communicators(const struct config *c, const struct mesh *
     for (size_t i = 0; i < sizeof of_tensors / sizeof *of_tensors; i++)
         if (mesh_group_size(mesh, of_tensors[i]) > 1)
             plan->bytes[MEMORY_communication] += COMMUNICATOR_BYTES;
+    plan->bytes[MEMORY_communication] += (size_t)replica_groups(shape, mesh) * COMMUNICATOR_BYTES;
     if (c->optimizer.name == OPTIMIZER_Muon) /* all-to-alls over both groups (muon.h) */
         plan->bytes[MEMORY_communication] += peer_bytes(mesh, GROUP_shard, (int)node_ranks) +
                                              peer_bytes(mesh, GROUP_tp, (int)node_ranks);

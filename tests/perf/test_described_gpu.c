@@ -21,7 +21,7 @@ static struct memory_plan plan_on_gpu(const char *const *settings, int count, in
     CHECK_STATUS(OK, trainer_plan(&c, &shape, &m, &plan));
     described_gpu_add_context(&plan);
     double node_ranks = device_config_hardware(&c.device).node_ranks;
-    described_gpu_add_communicators(&c, &m.mesh, node_ranks, &plan);
+    described_gpu_add_communicators(&c, &shape, &m.mesh, node_ranks, &plan);
     described_gpu_close(&gpu);
     config_release(&c);
     return plan;
@@ -137,6 +137,23 @@ TEST(described_gpu_counts_its_context_and_a_communicator_per_group)
     CHECK(largest == 4 * ring);
     CHECK(ring > 0 && ring == plan_on_gpu(pp, MODEL_COUNT + 2, 2).bytes[MEMORY_communication]);
     CHECK(!plan_on_gpu(staged, MODEL_COUNT + 2, 2).bytes[MEMORY_communication]);
+}
+
+static size_t communication(const char *key, const char *another, int ranks)
+{
+    const char *const settings[] = {MODEL, "device.hardware=h100", key, another};
+    return plan_on_gpu(settings, MODEL_COUNT + 3, ranks).bytes[MEMORY_communication];
+}
+
+TEST(described_gpu_counts_communicators_of_replicated_parameters)
+{
+    const char *tied = "model.tie_embeddings=true", *untied = "model.tie_embeddings=false",
+               *pp = "parallelism.pipeline_parallel_degree=2",
+               *tp = "parallelism.tensor_parallel_degree=4";
+    size_t one = (size_t)256 << 20;
+    CHECK(communication(tied, pp, 2) == communication(untied, pp, 2) + one);
+    CHECK(communication("model.n_kv_heads=2", tp, 4) ==
+          communication("model.n_kv_heads=4", tp, 4) + one);
 }
 
 /* All-to-alls connect each pair of ranks of the group: 7 peers on the node, 8 on another. */

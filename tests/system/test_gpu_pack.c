@@ -167,6 +167,30 @@ TEST(a_gpu_pack_stops_where_no_gpu_is_found)
     text_release(&out);
 }
 
+/* Programs in place of the pack's; compute-sanitizer is in PATH. */
+static const char finds_an_error[] =
+    "cd \"$1\" && mkdir -p from/bin bare path && cp \"$OLDPWD/tools/gpu\" bare/one.sh\n"
+    "printf '#!/bin/sh\\necho \"$ERROR\"; exit 1\\n' >from/bin/gpu_check\n"
+    "printf '#!/bin/sh\\nexit 0\\n' >from/bin/llamero && cp from/bin/llamero "
+    "path/compute-sanitizer\n"
+    "chmod +x from/bin/* path/*; tar -C from -cJf bare/pack.tar.xz .\n"
+    "PATH=$PWD/path:$PATH sh bare/one.sh -t 120 found operations nccl sanitizer\n";
+
+TEST(a_gpu_check_runs_the_sanitizer_early_only_after_a_bad_access)
+{
+    struct text out = {0};
+    setenv("ERROR", "FAILED gemm: 3 of 5 differ", 1);
+    CHECK(shell(finds_an_error, test_folder(), &out, NULL) == 1);
+    CHECK(strstr(out.data, " sanitizer (") > strstr(out.data, " nccl ("));
+    text_clear(&out);
+    setenv("ERROR", "error: an illegal memory access was encountered", 1);
+    CHECK(shell(finds_an_error, test_folder(), &out, NULL) == 1);
+    CHECK(strstr(out.data, " sanitizer (") &&
+          strstr(out.data, " sanitizer (") < strstr(out.data, " nccl ("));
+    unsetenv("ERROR");
+    text_release(&out);
+}
+
 TEST(the_first_call_of_a_gpu_check_reaches_torch_even_if_every_part_takes_its_limit)
 {
     struct text out = {0};
