@@ -33,8 +33,8 @@
 struct nccl;
 struct text;
 
-/* Opens NCCL or RCCL; call before any other function here except nccl_request_fixed_order, which
- * comes first.  UNSUPPORTED: it is not installed, or too old. */
+/* Opens NCCL or RCCL; call before any other function here except nccl_set_launch_order and
+ * nccl_request_fixed_order, which come first.  UNSUPPORTED: it is not installed, or too old. */
 enum status nccl_load(void);
 
 /* Hardware queues that a rank requests, and the driver's variable for their number, which it reads
@@ -83,6 +83,11 @@ void nccl_warn_of_amd_queues(int streams, struct text *out);
 /* Sums have the same order in every run, at the price of NVLink SHARP, unless the user has set
  * NCCL_NVLS_ENABLE.  Call before the first communicator opens. */
 void nccl_request_fixed_order(void);
+
+/* Transfers of different groups may begin in any order, unless the user has set
+ * NCCL_LAUNCH_ORDER_IMPLICIT; in a pipeline, which would hang with it, also then, with a warning.
+ * Call before the first communicator opens. */
+void nccl_set_launch_order(bool has_pipeline);
 
 /* Loads it, and appends "NCCL 2.28.3". */
 enum status nccl_describe(struct text *out);

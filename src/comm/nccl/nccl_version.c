@@ -40,17 +40,18 @@ void nccl_warn_of_amd_queues(int streams, struct text *out)
  * transfer wait until all that the host issued before have begun (ncclLaunchPrepare in NCCL's
  * enqueue.cc), or, without the launch events of CUDA 12.3 and in RCCL, until they have ended.  One
  * that waits behind another of its own group then holds up all groups: tensor parallelism would
- * wait for FSDP's reduce-scatters, and a stage that sends several microbatches before the next
- * stage receives them would hang. */
-static void allow_any_launch_order(void)
+ * wait for FSDP's reduce-scatters, which is slow, and a stage that sends several microbatches
+ * before the next stage receives them would hang. */
+void nccl_set_launch_order(bool has_pipeline)
 {
     const char *set = getenv(LAUNCH_ORDER);
-    if (set && strcmp(set, "0") != 0 && log_rank() <= 0)
+    bool is_ignored = set && strcmp(set, "0") != 0 && has_pipeline;
+    if (is_ignored && log_rank() <= 0)
         log_line(LOG_WARN,
-                 LAUNCH_ORDER "=%s is ignored: with it a transfer of one group could hold up those "
-                              "of all others, so that rings and pipelines hang",
+                 LAUNCH_ORDER "=%s is ignored: with it a transfer of one group holds up those of "
+                              "all others, so that a pipeline would hang",
                  set);
-    setenv(LAUNCH_ORDER, "0", 1);
+    setenv(LAUNCH_ORDER, "0", has_pipeline);
 }
 
 /* NVLink SHARP (NVLS) may add in another order in each call (NCCL's issues 1497 and 2360 on
@@ -64,7 +65,6 @@ struct nccl_version {
 static enum status read_version(struct nccl_version *out)
 {
     int version = 0;
-    allow_any_launch_order(); /* before the library reads its environment */
     TRY(library_open_nccl());
     if (ncclGetVersion(&version)) FAIL(COMM, NCCL_TITLE " does not report its version");
     *out = (struct nccl_version){version / 10000, version / 100 % 100, version % 100};
