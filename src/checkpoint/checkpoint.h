@@ -43,7 +43,7 @@ struct checkpoint_state {
     const struct shard *shard;            /* this rank's: elements of its flat buffers */
     const struct comm *world;             /* the ranks that load; a save uses the checkpointer's */
     void *weights, *exp_avg, *exp_avg_sq; /* flat; moments NULL: model only */
-    const struct shard *second;           /* of exp_avg_sq, if first_moment_only is not 0 */
+    const struct shard *exp_avg_sq_shard; /* NULL: `shard` */
     uint32_t first_moment_only; /* kinds of weights without a second moment (a set, params.h) */
     float *ema;                 /* flat; NULL: none */
     bool loads_ema;     /* checkpoint_load_weights: the moving average instead of the weights */
@@ -79,7 +79,7 @@ static inline struct store checkpoint_exp_avg_sq(const struct checkpoint_state *
 static inline const struct shard *checkpoint_shard(const struct checkpoint_state *s,
                                                    enum value_kind kind)
 {
-    return kind == VALUE_EXP_AVG_SQ && s->first_moment_only ? s->second : s->shard;
+    return kind == VALUE_EXP_AVG_SQ && s->exp_avg_sq_shard ? s->exp_avg_sq_shard : s->shard;
 }
 
 static inline struct store checkpoint_ema(const struct checkpoint_state *s)

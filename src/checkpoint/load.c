@@ -395,7 +395,7 @@ static enum status load_training_state(struct loading *l, const struct checkpoin
 {
     const char *folder = l->folder;
     struct torch_state torch;
-    struct tensor_rules second = *rules;
+    struct tensor_rules exp_avg_sq = *rules;
     enum status st = STATUS_OK;
     torch_state_init(&torch);
     if (!native && nxdt_files_have_optimizer(folder))
@@ -412,10 +412,11 @@ static enum status load_training_state(struct loading *l, const struct checkpoin
     if (!state->exp_avg || !found->has_moments) goto out;
     if (!l->excludes_moments) {
         TRY_OUT(load_kind(l, &l->moments, VALUE_EXP_AVG, checkpoint_exp_avg(state), rules));
-        second.omitted = state->first_moment_only;
+        exp_avg_sq.omitted = state->first_moment_only;
         /* Another optimizer's may lack tensors: the caller rejects them all. */
-        if (!second.omitted && json_get(found->train, "optimizer")) second.partial = true;
-        TRY_OUT(load_kind(l, &l->moments, VALUE_EXP_AVG_SQ, checkpoint_exp_avg_sq(state), &second));
+        if (!exp_avg_sq.omitted && json_get(found->train, "optimizer")) exp_avg_sq.partial = true;
+        TRY_OUT(
+            load_kind(l, &l->moments, VALUE_EXP_AVG_SQ, checkpoint_exp_avg_sq(state), &exp_avg_sq));
     }
     if (!native && log) torch_state_log(&torch, folder, !l->excludes_moments);
     if (state->ema) TRY_OUT(load_ema(l, state, rules, &found->has_ema));

@@ -91,7 +91,7 @@ out:
 struct save_sources {
     struct stored_source stored[VALUE_KINDS];
     struct stored_window window;
-    struct moved_source second;
+    struct moved_source moved; /* exp_avg_sq with a shard of its own */
     struct checked_source checked[VALUE_KINDS];
     struct arena memory; /* conversion_bytes, pinned if the state is in a GPU's memory; owned */
     float *values;       /* in it, as is `scratch`; NULL: all buffers are f32 in host memory */
@@ -125,8 +125,8 @@ static struct tensor_source make_source(struct save_sources *s, const struct con
 {
     struct tensor_source from = read_flat(s, kind, flat, shard);
     if (shard != c->shard) {
-        s->second = (struct moved_source){from, shard};
-        from = tensor_source_moved(&s->second);
+        s->moved = (struct moved_source){from, shard};
+        from = tensor_source_moved(&s->moved);
     }
     s->checked[kind] = (struct checked_source){
         .from = from, .layout = c->layout, .kind = kind, .rank = c->ranks->rank};

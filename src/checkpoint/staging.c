@@ -8,7 +8,7 @@
 /* A chunk takes 0.3 ms over PCIe, far more than the time to launch a copy. */
 enum { CHUNK = 64 * CHECKSUM_PIECE };
 
-size_t staging_bytes(const struct shard *p, const struct shard *second, enum dtype moments,
+size_t staging_bytes(const struct shard *p, const struct shard *exp_avg_sq, enum dtype moments,
                      const struct store_blocks *blocks, bool has_ema)
 {
     uint16_t low; /* only its address matters */
@@ -17,7 +17,7 @@ size_t staging_bytes(const struct shard *p, const struct shard *second, enum dty
     size_t bytes = store_bytes(&split, p->elements);
     for (int i = 0; i < 2; i++) {
         const struct store moment = {.dtype = moments, .blocks = blocks ? blocks + i : NULL};
-        bytes += store_bytes(&moment, i ? second->elements : p->elements);
+        bytes += store_bytes(&moment, i ? exp_avg_sq->elements : p->elements);
     }
     return bytes + (has_ema ? store_bytes(&f32, p->elements) : 0);
 }

@@ -23,8 +23,8 @@ struct staging {
 };
 
 /* Bytes for a shard whose moments have this dtype, with or without a moving average.
- * `second`: the shard of exp_avg_sq.  `blocks`: the two of INT8; ignored otherwise. */
-size_t staging_bytes(const struct shard *p, const struct shard *second, enum dtype moments,
+ * `exp_avg_sq`: the shard of that moment.  `blocks`: the two of INT8; ignored otherwise. */
+size_t staging_bytes(const struct shard *p, const struct shard *exp_avg_sq, enum dtype moments,
                      const struct store_blocks *blocks, bool has_ema);
 /* Copies the buffers of `from`; *to becomes the same state with the copies as its buffers, in host
  * memory.  Everything else stays borrowed.  DEVICE: a copy failed. */

@@ -44,7 +44,8 @@ void shard_init_sliced(struct shard *p, const struct layout *l, const struct lay
  * towards the start.  Padding is kept. */
 void shard_init_without(struct shard *p, const struct shard *of, const struct layout *whole,
                         uint32_t omitted);
-/* The run that has this element; it must exist. */
+/* The run that has this element; it must exist.  A linear search, for shards without Muon's
+ * matrices, which have one run per tensor. */
 const struct shard_run *shard_find_run(const struct shard *p, int tensor, size_t element);
 /* How many of `most` runs from p on are of equal length and at a constant stride in one tensor. */
 size_t shard_equal_runs(const struct shard_run *p, size_t most);

@@ -27,7 +27,7 @@ struct optim {
     const struct optimizer_config *config; /* borrowed */
     const struct layout *layout;           /* borrowed */
     const struct shard *shard;             /* borrowed */
-    const struct shard *second;            /* borrowed; of exp_avg_sq */
+    const struct shard *exp_avg_sq_shard;  /* borrowed; `shard` unless Muon omits some of it */
     float *weights;                        /* borrowed; flat master weights; NULL if split */
     void *exp_avg, *exp_avg_sq;            /* borrowed; flat */
     void *copy; /* borrowed; the weights the model computes with; NULL: `weights` */

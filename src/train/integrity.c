@@ -97,7 +97,8 @@ static enum status take_fingerprint(const struct integrity *g, const struct repl
     TRY(queue_wait(g->queue));
     for (enum state_buffer i = 0; i < STATE_COUNT; i++) {
         enum dtype dtype;
-        const struct shard *shard = i == STATE_EXP_AVG_SQ ? g->optim->second : g->optim->shard;
+        const struct shard *shard =
+            i == STATE_EXP_AVG_SQ ? g->optim->exp_avg_sq_shard : g->optim->shard;
         if (!buffer_of(g->optim, i, &dtype)) continue;
         if (!r) TRY(add_elements(g, i, 0, shard->elements, &f->crc[i]));
         for (size_t k = 0; r && k < shard->count; k++) {

@@ -53,7 +53,7 @@ static enum status search_buffer(struct search *s, enum place place, enum value_
                                  struct store flat)
 {
     const struct trainer *t = s->trainer;
-    const struct shard *shard = place == IN_EXP_AVG_SQ ? &t->second : &t->shard;
+    const struct shard *shard = place == IN_EXP_AVG_SQ ? t->optim.exp_avg_sq_shard : &t->shard;
     flat.queue = t->machine.queue;
     for (size_t i = 0; i < shard->count; i++) {
         const struct shard_run *p = &shard->runs[i];

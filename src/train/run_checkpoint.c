@@ -21,7 +21,7 @@ struct checkpoint_state run_checkpoint_state(struct training_run *r)
         .weights = t->optim.split ? t->optim.copy : t->optim.weights,
         .exp_avg = t->optim.exp_avg,
         .exp_avg_sq = t->optim.exp_avg_sq,
-        .second = &t->second,
+        .exp_avg_sq_shard = t->optim.exp_avg_sq_shard,
         .first_moment_only = optim_first_moment_only(&r->config->optimizer),
         .ema = t->optim.ema,
         .low = t->optim.low,

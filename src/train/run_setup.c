@@ -119,7 +119,7 @@ static void open_stop(struct training_run *r)
     const double bytes_per_second = 1e8;
     struct trainer *t = &r->trainer;
     double buffers = ema_num_buffers(&r->config->optimizer);
-    double muon = (double)(t->shard.elements - t->second.elements);
+    double muon = (double)(t->shard.elements - t->optim.exp_avg_sq_shard->elements);
     double bytes = (buffers * (double)t->shard.elements - muon) * sizeof(float);
     stop_init(&r->stop, training_run_world(r), trainer_group(t, GROUP_pp)->size == 1,
               bytes / bytes_per_second);

@@ -53,7 +53,7 @@ struct trainer {
     struct float8_state float8; /* if has_float8; the same on every rank */
     struct optim optim;         /* with weights and moments: flat, in `run` or `shared` */
     struct shard shard;         /* this rank's shard */
-    struct shard second;        /* of it, what has a second moment */
+    struct shard without_muon;  /* with Muon: of it, what has a second moment; else empty */
     struct elastic elastic;
     struct fsdp fsdp;
     struct step_graph step_graph;

@@ -106,7 +106,7 @@ static enum status alloc_moments(struct trainer *t)
         moments_alloc(&t->quantized, &t->whole, &t->shard, &t->run);
     }
     t->optim.exp_avg = arena_alloc(state, n, each);
-    t->optim.exp_avg_sq = arena_alloc(state, t->second.elements, each);
+    t->optim.exp_avg_sq = arena_alloc(state, t->optim.exp_avg_sq_shard->elements, each);
     return STATUS_OK;
 }
 
@@ -177,7 +177,10 @@ static enum status init_model(struct trainer *t, const struct model_shape *shape
     TRY(model_init_stages(&t->model, &slice, max_tokens(c), &part, &t->run));
     shard_init_sliced(&t->shard, &t->model.layout, &t->whole,
                       (struct shard_position){shard->rank, shard->size, tp->rank, tp->size});
-    shard_init_without(&t->second, &t->shard, &t->whole, optim_first_moment_only(&c->optimizer));
+    uint32_t omitted = optim_first_moment_only(&c->optimizer);
+    if (omitted) shard_init_without(&t->without_muon, &t->shard, &t->whole, omitted);
+    t->optim.shard = &t->shard;
+    t->optim.exp_avg_sq_shard = omitted ? &t->without_muon : &t->shard;
     return STATUS_OK;
 }
 
@@ -222,7 +225,8 @@ static void alloc_staging(struct trainer *t)
 {
     const struct checkpoint_config *k = &t->config->checkpoint;
     bool async = k->enable && k->async_mode != ASYNC_disabled;
-    size_t bytes = staging_bytes(&t->shard, &t->second, t->optim.moments, t->quantized.blocks,
+    const struct optim *o = &t->optim;
+    size_t bytes = staging_bytes(o->shard, o->exp_avg_sq_shard, o->moments, t->quantized.blocks,
                                  ema_is_kept(&t->config->optimizer));
     t->staging = async ? arena_alloc(&t->shared, bytes, 1) : NULL;
 }
@@ -273,8 +277,6 @@ static void connect_optim(struct trainer *t)
     struct optim *o = &t->optim;
     o->config = &c->optimizer;
     o->layout = &t->whole;
-    o->shard = &t->shard;
-    o->second = &t->second;
     o->copy_dtype = t->model.dtype;
     o->moment_blocks = t->quantized.ranges ? t->quantized.blocks : NULL;
     o->seed = (uint64_t)c->debug.seed;
@@ -362,7 +364,7 @@ static void release_model(struct trainer *t)
     if (t->machine.queue) optim_offload_release(&t->offload, t->machine.queue);
     if (t->machine.queue) activation_offload_release(&t->activation_offload, t->machine.queue);
     muon_release(&t->optim);
-    shard_release(&t->shard), shard_release(&t->second);
+    shard_release(&t->shard), shard_release(&t->without_muon);
     layout_release(&t->whole);
     comm_release(&t->kv_head_peers);
     comm_release(&t->embedding_peers);

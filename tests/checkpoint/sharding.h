@@ -20,14 +20,14 @@ enum sharding {
 /* One rank's shard. */
 struct rank_shard {
     struct layout layout;
-    struct shard shard, second; /* second: of the last buffer */
-    uint32_t first_moment_only; /* what `second` lacks */
-    float *buffers[3];          /* weights, moments */
+    struct shard shard, exp_avg_sq_shard; /* the latter is empty without first_moment_only */
+    uint32_t first_moment_only;           /* what the second moments lack */
+    float *buffers[3];                    /* weights, moments */
 };
 
 static inline const struct shard *rank_shard_of(const struct rank_shard *s, int b)
 {
-    return b == 2 ? &s->second : &s->shard;
+    return b == 2 && s->first_moment_only ? &s->exp_avg_sq_shard : &s->shard;
 }
 
 /* Large enough that every file has several chunks. */
@@ -85,11 +85,11 @@ static inline void rank_shard_add_uneven(struct shard *p, const struct layout *l
 /* Frees the second moments of these kinds of weights. */
 static inline void rank_shard_omit(struct rank_shard *s, uint32_t kinds)
 {
-    shard_release(&s->second);
-    shard_init_without(&s->second, &s->shard, &s->layout, kinds);
+    shard_release(&s->exp_avg_sq_shard);
+    shard_init_without(&s->exp_avg_sq_shard, &s->shard, &s->layout, kinds);
     s->first_moment_only = kinds;
     free(s->buffers[2]);
-    s->buffers[2] = heap(s->second.elements * sizeof(float));
+    s->buffers[2] = heap(rank_shard_of(s, 2)->elements * sizeof(float));
 }
 
 static inline void rank_shard_open(struct rank_shard *s, enum sharding how, bool tied, int rank,
@@ -136,7 +136,7 @@ static inline bool rank_shard_is_full(const struct rank_shard *s, int b)
 static inline void rank_shard_release(struct rank_shard *s)
 {
     for (int b = 0; b < 3; b++) free(s->buffers[b]);
-    shard_release(&s->shard), shard_release(&s->second);
+    shard_release(&s->shard), shard_release(&s->exp_avg_sq_shard);
     layout_release(&s->layout);
 }
 
@@ -152,7 +152,7 @@ static inline struct checkpoint_state rank_shard_state(struct rank_shard *s,
                                      .weights = s->buffers[0],
                                      .exp_avg = s->buffers[1],
                                      .exp_avg_sq = s->buffers[2],
-                                     .second = &s->second,
+                                     .exp_avg_sq_shard = rank_shard_of(s, 2),
                                      .first_moment_only = s->first_moment_only,
                                      .dtype = SAFETENSORS_F32,
                                      .step = step};
@@ -192,7 +192,7 @@ static inline enum status sharding_save_on_rank(const struct comm *world, void *
     rank_shard_fill(&s);
     int rank = world->rank;
     if (rank && rank == saving->bad_rank) s.buffers[0][s.shard.runs[0].at] = NAN;
-    void *staging = heap(staging_bytes(&s.shard, &s.second, F32, NULL, false));
+    void *staging = heap(staging_bytes(&s.shard, rank_shard_of(&s, 2), F32, NULL, false));
     struct checkpointer_options o = {
         .folder = saving->folder, .async = saving->async, .staging = staging, .world = world};
     enum status st = checkpointer_open(&c, &o);

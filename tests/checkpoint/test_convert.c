@@ -88,14 +88,14 @@ TEST(conversion_to_a_run_keeps_second_moments_of_some_weights)
     const char *name = "optimizer-00001-of-00001.safetensors";
     struct conversion c = {.to = test_path(test_folder(), "converted"), .target = CONVERT_NATIVE};
     struct saved s;
-    struct shard second;
+    struct shard some;
     struct converted done;
     struct text want = {0}, got = {0};
     saved_open(&s, false);
     struct checkpoint_state state = saved_state(&s, 3);
     state.first_moment_only = param_set_of(PARAM_attn_q) | param_set_of(PARAM_mlp_down);
-    shard_init_without(&second, &s.shard, &s.layout, state.first_moment_only);
-    state.second = &second;
+    shard_init_without(&some, &s.shard, &s.layout, state.first_moment_only);
+    state.exp_avg_sq_shard = &some;
     for (int i = 0; i < 2; i++) {
         struct checkpointer *writer = checkpointer_of(folder, 0);
         state.train = i ? (struct text){other, sizeof other - 1, 0}
@@ -115,7 +115,7 @@ TEST(conversion_to_a_run_keeps_second_moments_of_some_weights)
         CHECK_STATUS(OK, file_remove_tree(c.to));
     }
     text_release(&want), text_release(&got);
-    shard_release(&second);
+    shard_release(&some);
     saved_close(&s);
 }
 

@@ -15,12 +15,12 @@ enum { STEPS = 20 };
 struct rig {
     struct model_shape shape;
     struct layout layout;
-    struct shard shard, of_second;
+    struct shard shard, exp_avg_sq_shard;
     struct ops ops;
     struct queue *queue;
     struct optimizer_config config;
     float *weights, *gradients;
-    void *first, *second;
+    void *exp_avg, *exp_avg_sq;
     bf16 *copy;
     uint16_t *low;
     struct optim o;
@@ -58,12 +58,13 @@ static void open(struct rig *r, enum dtype moments, bool split)
                                  .ns_steps = 5}};
     layout_init(&r->layout, &r->shape, 1);
     shard_init(&r->shard, &r->layout, 0, 1);
-    shard_init_without(&r->of_second, &r->shard, &r->layout, optim_first_moment_only(&r->config));
+    shard_init_without(&r->exp_avg_sq_shard, &r->shard, &r->layout,
+                       optim_first_moment_only(&r->config));
     CHECK_STATUS(OK, cpu_queue_open(&r->queue, 2, 1 << 18));
     size_t n = r->layout.elements;
     r->weights = heap(n * sizeof *r->weights), r->gradients = heap(n * sizeof *r->gradients);
-    r->first = heap(n * sizeof(float));
-    r->second = heap(r->of_second.elements * sizeof(float));
+    r->exp_avg = heap(n * sizeof(float));
+    r->exp_avg_sq = heap(r->exp_avg_sq_shard.elements * sizeof(float));
     r->copy = heap(n * sizeof *r->copy), r->low = heap(n * sizeof *r->low);
     fill(r, r->weights, 0, 0.1f);
     for (size_t i = 0; i < n; i++) split_from_f32(r->weights[i], &r->copy[i], &r->low[i]);
@@ -71,8 +72,8 @@ static void open(struct rig *r, enum dtype moments, bool split)
                           .layout = &r->layout,
                           .shard = &r->shard,
                           .weights = split ? NULL : r->weights,
-                          .exp_avg = r->first,
-                          .exp_avg_sq = r->second,
+                          .exp_avg = r->exp_avg,
+                          .exp_avg_sq = r->exp_avg_sq,
                           .copy = r->copy,
                           .copy_dtype = BF16,
                           .moments = moments,
@@ -82,10 +83,10 @@ static void open(struct rig *r, enum dtype moments, bool split)
 
 static void close(struct rig *r)
 {
-    free(r->weights), free(r->gradients), free(r->first), free(r->second);
+    free(r->weights), free(r->gradients), free(r->exp_avg), free(r->exp_avg_sq);
     free(r->copy), free(r->low);
     muon_release(&r->o);
-    shard_release(&r->shard), shard_release(&r->of_second);
+    shard_release(&r->shard), shard_release(&r->exp_avg_sq_shard);
     layout_release(&r->layout);
     cpu_queue_close(r->queue);
 }
@@ -178,14 +179,14 @@ TEST(matrices_of_muon_have_no_second_moments_and_padding_stays_zero)
     struct rig r;
     open(&r, F32, false);
     step(&r, 1, 1);
-    const float *second = r.second;
+    const float *exp_avg_sq = r.exp_avg_sq;
     double seen = 0;
     size_t others = 0;
     for (int i = 0; i < r.layout.num_tensors; i++) {
         const struct tensor_slot *t = &r.layout.tensors[i];
         bool is_muon = optim_is_muon(&r.config, t->id);
         CHECK(is_muon == (t->columns > 1 && t->id != PARAM_embed && t->id != PARAM_head));
-        if (!is_muon) CHECK(second[r.of_second.runs[others++].at] > 0);
+        if (!is_muon) CHECK(exp_avg_sq[r.exp_avg_sq_shard.runs[others++].at] > 0);
         seen += norm_of_difference(r.weights + t->offset, NULL, t->elements) > 0;
     }
     double all = norm_of_difference(r.weights, NULL, r.layout.elements), sum = 0;
@@ -194,7 +195,7 @@ TEST(matrices_of_muon_have_no_second_moments_and_padding_stays_zero)
         double one = norm_of_difference(r.weights + t->offset, NULL, t->elements);
         sum += one * one;
     }
-    CHECK(seen == r.layout.num_tensors && r.of_second.count == others);
+    CHECK(seen == r.layout.num_tensors && r.exp_avg_sq_shard.count == others);
     CHECK_NEAR(sqrt(sum), all, 1e-12);
     close(&r);
 }

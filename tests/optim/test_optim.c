@@ -112,8 +112,8 @@ TEST(optim_step_gives_embedding_and_head_a_rate_of_their_own)
 /* Buffers of a shard: each element has the value it has in the whole model. */
 struct part {
     float *weights, *gradients;
-    bf16 *first, *second;
-    struct shard of_second;
+    bf16 *exp_avg, *exp_avg_sq;
+    struct shard exp_avg_sq_shard;
 };
 
 static struct part part_open(const struct rig *r, const struct shard *p)
@@ -122,21 +122,21 @@ static struct part part_open(const struct rig *r, const struct shard *p)
     size_t n = p->elements;
     struct part b = {.weights = heap(n * sizeof *b.weights),
                      .gradients = heap(n * sizeof *b.gradients),
-                     .first = heap(n * sizeof *b.first)};
-    shard_init_without(&b.of_second, p, whole, optim_first_moment_only(&r->config));
-    b.second = heap(b.of_second.elements * sizeof(bf16));
+                     .exp_avg = heap(n * sizeof *b.exp_avg)};
+    shard_init_without(&b.exp_avg_sq_shard, p, whole, optim_first_moment_only(&r->config));
+    b.exp_avg_sq = heap(b.exp_avg_sq_shard.elements * sizeof(bf16));
     for (size_t i = 0; i < p->count; i++)
         for (size_t k = 0; k < p->runs[i].count; k++) {
             size_t at = p->runs[i].at + k;
             size_t place = whole->tensors[p->runs[i].tensor].offset + p->runs[i].first + k;
             b.weights[at] = 1 + (float)(place % 5), b.gradients[at] = (float)(place % 7) - 3;
-            b.first[at] = bf16_from_f32((float)(place % 3));
+            b.exp_avg[at] = bf16_from_f32((float)(place % 3));
         }
-    for (size_t i = 0; i < b.of_second.count; i++) {
-        const struct shard_run *q = &b.of_second.runs[i];
+    for (size_t i = 0; i < b.exp_avg_sq_shard.count; i++) {
+        const struct shard_run *q = &b.exp_avg_sq_shard.runs[i];
         size_t place = whole->tensors[q->tensor].offset + q->first;
         for (size_t k = 0; k < q->count; k++)
-            b.second[q->at + k] = bf16_from_f32(3 + (float)((place + k) % 11));
+            b.exp_avg_sq[q->at + k] = bf16_from_f32(3 + (float)((place + k) % 11));
     }
     return b;
 }
@@ -147,8 +147,8 @@ static void part_step(const struct rig *r, const struct shard *p, struct part *b
                       .layout = &r->layout,
                       .shard = p,
                       .weights = b->weights,
-                      .exp_avg = b->first,
-                      .exp_avg_sq = b->second,
+                      .exp_avg = b->exp_avg,
+                      .exp_avg_sq = b->exp_avg_sq,
                       .moments = BF16,
                       .seed = 11};
     struct optim_update u = {.gradients = b->gradients,
@@ -162,8 +162,8 @@ static void part_step(const struct rig *r, const struct shard *p, struct part *b
 
 static void part_release(struct part *b)
 {
-    free(b->weights), free(b->gradients), free(b->first), free(b->second);
-    shard_release(&b->of_second);
+    free(b->weights), free(b->gradients), free(b->exp_avg), free(b->exp_avg_sq);
+    shard_release(&b->exp_avg_sq_shard);
 }
 
 static void check_parts(enum optimizer_name name)
@@ -188,12 +188,12 @@ static void check_parts(enum optimizer_name name)
             size_t at = p.runs[i].at, n = p.runs[i].count;
             size_t place = r.layout.tensors[p.runs[i].tensor].offset + p.runs[i].first;
             CHECK(!memcmp(got.weights + at, want.weights + place, n * sizeof(float)));
-            CHECK(!memcmp(got.first + at, want.first + place, n * sizeof(bf16)));
+            CHECK(!memcmp(got.exp_avg + at, want.exp_avg + place, n * sizeof(bf16)));
         }
-        for (size_t i = 0; i < got.of_second.count; i++) {
-            const struct shard_run *q = &got.of_second.runs[i];
-            const struct shard_run *w = shard_find_run(&want.of_second, q->tensor, q->first);
-            CHECK(!memcmp(got.second + q->at, want.second + w->at + (q->first - w->first),
+        for (size_t i = 0; i < got.exp_avg_sq_shard.count; i++) {
+            const struct shard_run *q = &got.exp_avg_sq_shard.runs[i];
+            const struct shard_run *w = shard_find_run(&want.exp_avg_sq_shard, q->tensor, q->first);
+            CHECK(!memcmp(got.exp_avg_sq + q->at, want.exp_avg_sq + w->at + (q->first - w->first),
                           q->count * sizeof(bf16)));
         }
         part_release(&got);

@@ -16,11 +16,12 @@ struct buffer {
 static int list_buffers(const struct trainer *t, struct buffer *out)
 {
     size_t n = t->shard.elements, moment = dtype_bytes(t->optim.moments);
-    const struct buffer all[] = {{t->optim.weights, n * sizeof(float), "weights"},
-                                 {t->optim.low, n * sizeof *t->optim.low, "weights (low halves)"},
-                                 {t->optim.copy, n * dtype_bytes(BF16), "compute weights"},
-                                 {t->optim.exp_avg, n * moment, "exp_avg"},
-                                 {t->optim.exp_avg_sq, t->second.elements * moment, "exp_avg_sq"}};
+    const struct buffer all[] = {
+        {t->optim.weights, n * sizeof(float), "weights"},
+        {t->optim.low, n * sizeof *t->optim.low, "weights (low halves)"},
+        {t->optim.copy, n * dtype_bytes(BF16), "compute weights"},
+        {t->optim.exp_avg, n * moment, "exp_avg"},
+        {t->optim.exp_avg_sq, t->optim.exp_avg_sq_shard->elements * moment, "exp_avg_sq"}};
     int count = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].x) out[count++] = all[i];

@@ -26,7 +26,7 @@ static size_t choose(const struct trainer *t, struct injection *in, double value
 {
     static const enum value_kind kinds[] = {VALUE_WEIGHT, VALUE_EXP_AVG, VALUE_EXP_AVG_SQ,
                                             VALUE_WEIGHT, VALUE_WEIGHT,  VALUE_GRADIENT};
-    const struct shard *shard = in->where == IN_EXP_AVG_SQ ? &t->second : &t->shard;
+    const struct shard *shard = in->where == IN_EXP_AVG_SQ ? t->optim.exp_avg_sq_shard : &t->shard;
     const struct shard_run *p = &shard->runs[shard->count / 2];
     size_t at = p->count / 3;
     struct text what = {0};

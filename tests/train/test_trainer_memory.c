@@ -46,6 +46,7 @@ static void check_muon(const char *moments, size_t each)
     for (int i = 0; i < l->num_tensors; i++)
         if (optim_is_muon(&muon.config.optimizer, l->tensors[i].id))
             matrices += l->tensors[i].elements;
+    CHECK(adamw.trainer.optim.exp_avg_sq_shard == &adamw.trainer.shard); /* no second list of runs */
     struct model_shape shape = muon.trainer.shape;
     CHECK_STATUS(OK, trainer_plan(&adamw.config, &shape, &adamw.machine, &a));
     CHECK_STATUS(OK, trainer_plan(&muon.config, &shape, &muon.machine, &b));
