@@ -119,24 +119,29 @@ static void close_source(struct conversion_source *o)
     layout_release(&o->layout);
 }
 
-/* The kinds of weights without second moments.  Only an optimizer other than AdamW may leave them
- * out. */
-static uint32_t find_first_moment_only(const struct conversion_source *o)
+/* Sets *kinds to the kinds of weights of which no tensor has a second moment.  Only an optimizer
+ * other than AdamW may leave them out; what else is missing is an error when it is read. */
+static enum status find_first_moment_only(const struct conversion_source *o, uint32_t *kinds)
 {
     struct json *train;
-    uint32_t set = 0;
-    if (json_parse(o->train.data, o->train.len, "state.json", &train)) return 0;
+    uint32_t found = 0, missing = 0;
+    *kinds = 0;
+    TRY(json_parse(o->train.data, o->train.len, "state.json", &train));
     bool is_other = json_get(train, "optimizer");
     json_free(train);
     for (int i = 0; is_other && i < o->layout.num_tensors; i++) {
-        struct model_tensor found;
+        const struct tensor_slot *t = &o->layout.tensors[i];
+        struct model_tensor tensor;
         char stem[96], name[160];
-        layout_tensor_name(&o->layout.tensors[i], true, stem);
+        layout_tensor_name(t, true, stem);
         snprintf(name, sizeof name, "%s%s", stem, tensor_name_suffix(TENSOR_EXP_AVG_SQ));
-        if (!model_files_named(&o->moments, name, &found))
-            set |= param_set_of(o->layout.tensors[i].id);
+        if (model_files_named(&o->moments, name, &tensor))
+            found |= param_set_of(t->id);
+        else
+            missing |= param_set_of(t->id);
     }
-    return set;
+    *kinds = missing & ~found;
+    return STATUS_OK;
 }
 
 /* The checkpoint has been verified already. */
@@ -407,7 +412,7 @@ static enum status write_folder(const struct conversion *c, struct conversion_so
     if (with_run && c->target == CONVERT_NATIVE) {
         content.exp_avg = source_tensors_of(o, TENSOR_EXP_AVG);
         content.exp_avg_sq = source_tensors_of(o, TENSOR_EXP_AVG_SQ);
-        content.first_moment_only = find_first_moment_only(o);
+        TRY_OUT(find_first_moment_only(o, &content.first_moment_only));
         TRY_OUT(model_files_open_ema(&o->ema, c->from));
         o->ema_tensors = (struct source_tensors){o, &o->ema, TENSOR_WEIGHT};
         if (!model_files_are_empty(&o->ema))

@@ -183,11 +183,23 @@ static inline bool has_file(const char *folder, const char *name)
     return file_exists(test_path(folder, name));
 }
 
-/* Replaces a value in a file of a checkpoint and lists the new checksums in the manifest: as if the
- * checkpoint had been saved with it. */
-static inline void replace_value(const char *step, int64_t number, float from, float to)
+/* Lists new checksums in the manifest: as if the checkpoint had been saved as it is now. */
+static inline void list_again(const char *step, int64_t number)
 {
     struct manifest m = {.folder = step, .step = number};
+    struct file_list names;
+    CHECK_STATUS(OK, manifest_list(step, &names));
+    for (size_t i = 0; i < names.count; i++)
+        CHECK_STATUS(OK, manifest_add_existing(&m, names.paths[i]));
+    CHECK_STATUS(OK, manifest_finish(&m));
+    CHECK_STATUS(OK, manifest_verify(step, NULL));
+    manifest_release(&m);
+    file_list_release(&names);
+}
+
+/* Replaces a value in a file of a checkpoint, and lists it again. */
+static inline void replace_value(const char *step, int64_t number, float from, float to)
+{
     struct file_list names;
     struct text bytes = {0};
     size_t found = 0;
@@ -201,12 +213,9 @@ static inline void replace_value(const char *step, int64_t number, float from, f
             CHECK_STATUS(OK, file_write(path, bytes.data, bytes.len));
             found++;
         }
-        CHECK_STATUS(OK, manifest_add_existing(&m, names.paths[i]));
         text_release(&bytes);
     }
     CHECK(found == 1);
-    CHECK_STATUS(OK, manifest_finish(&m));
-    CHECK_STATUS(OK, manifest_verify(step, NULL));
-    manifest_release(&m);
+    list_again(step, number);
     file_list_release(&names);
 }

@@ -119,6 +119,36 @@ TEST(conversion_to_a_run_keeps_second_moments_of_some_weights)
     saved_close(&s);
 }
 
+/* Muon omits second moments of a kind of weight, not of one tensor. */
+TEST(conversion_to_a_run_names_a_second_moment_that_one_layer_lacks)
+{
+    static char train[] = "{\"optimizer\": \"Muon\"}";
+    static const char name[] = "layers.1.mlp.down_proj.weight.exp_avg_sq";
+    const char *folder = test_path(test_folder(), "checkpoint");
+    struct conversion c = {.to = test_path(test_folder(), "converted"), .target = CONVERT_NATIVE};
+    struct saved s;
+    struct converted done;
+    struct text bytes = {0};
+    saved_open(&s, false);
+    struct checkpoint_state state = saved_state(&s, 3);
+    struct checkpointer *writer = checkpointer_of(folder, 0);
+    state.train = (struct text){train, sizeof train - 1, 0};
+    CHECK_STATUS(OK, checkpointer_save(writer, &state));
+    CHECK_STATUS(OK, checkpointer_close(writer, false));
+    c.from = test_path(folder, "step-3");
+    const char *path = test_path(c.from, "optimizer-00001-of-00001.safetensors");
+    CHECK_STATUS(OK, file_read(path, 1 << 24, &bytes));
+    char *at = memmem(bytes.data, bytes.len, name, sizeof name - 1);
+    CHECK(at);
+    at[sizeof name - 2] = 'x'; /* another tensor's */
+    CHECK_STATUS(OK, file_write(path, bytes.data, bytes.len));
+    list_again(c.from, 3);
+    CHECK(convert_checkpoint(&c, &done) != STATUS_OK);
+    CHECK_MESSAGE("layers.1.mlp.down_proj.weight.exp_avg_sq is missing");
+    text_release(&bytes);
+    saved_close(&s);
+}
+
 TEST(converting_a_damaged_checkpoint_fails_and_leaves_nothing)
 {
     const char *folder = test_folder(), *to = test_path(folder, "to");
