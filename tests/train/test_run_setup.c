@@ -77,7 +77,8 @@ TEST(failing_run_reports_a_lost_save)
     }
 }
 
-TEST(failing_run_that_cannot_save_names_its_newest_checkpoint)
+/* With the limit of a file's size, which the save of step 4 exceeds. */
+static void check_newest_is_named(enum async_mode mode)
 {
     struct small_run r;
     struct rlimit old;
@@ -85,6 +86,7 @@ TEST(failing_run_that_cannot_save_names_its_newest_checkpoint)
     r.config.training.steps = 3;
     CHECK_STATUS(OK, run_train(&r.config, &r.t.machine));
     r.config.training.steps = SMALL_RUN_STEPS;
+    r.config.checkpoint.async_mode = mode, r.config.checkpoint.interval = 4;
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
     CHECK(!getrlimit(RLIMIT_FSIZE, &old));
     CHECK(!setrlimit(RLIMIT_FSIZE, &(struct rlimit){16 << 10, old.rlim_max}));
@@ -92,9 +94,17 @@ TEST(failing_run_that_cannot_save_names_its_newest_checkpoint)
     CHECK(!setrlimit(RLIMIT_FSIZE, &old));
     signal(SIGXFSZ, handler);
     CHECK(st == STATUS_DIVERGED);
+    CHECK(small_run_logged(&r, "the checkpoint of step 4 was not written: ") ==
+          (mode != ASYNC_disabled)); /* in the background, before it tried again */
     CHECK(small_run_logged(&r, "cannot save the checkpoint of step 4: "));
     CHECK(small_run_logged(&r, "the run fails; its newest checkpoint is that of step 3"));
     small_run_close(&r);
+}
+
+TEST(failing_run_that_cannot_save_names_its_newest_checkpoint)
+{
+    check_newest_is_named(ASYNC_disabled);
+    check_newest_is_named(ASYNC_async);
 }
 
 /* --- ranks ----------------------------------------------------------------------------------- */
