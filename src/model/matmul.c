@@ -138,17 +138,20 @@ struct fp8_operand {
     unsigned summed;
 };
 
-/* Quantizes to FP8 values in *y; NULL: in scratch memory. */
-static enum status quantize_operand(const struct matmul *p, struct fp8_operand o, bf16 **y)
+/* Scratch memory for the FP8 values of an operand. */
+static bf16 *alloc_quantized(const struct matmul *p, enum float8_role role)
 {
-    size_t n = elements_of(p, o.role);
-    struct quantize op = {.n = n,
+    return arena_alloc(&p->m->queue->scratch, elements_of(p, role), sizeof(bf16));
+}
+
+static enum status quantize_operand(const struct matmul *p, struct fp8_operand o, bf16 *y)
+{
+    struct quantize op = {.n = elements_of(p, o.role),
                           .columns = (size_t)(o.role == FLOAT8_GRADIENT ? p->op.F : p->op.D),
                           .dtype = p->m->dtype,
                           .to = float8_format(o.role),
                           .summed = o.summed};
-    if (!*y) *y = arena_alloc(&p->m->queue->scratch, n, sizeof **y);
-    TRY(quantize(p->m->ops, &op, &(struct quantize_io){o.x, *y, o.scale}, p->m->queue));
+    TRY(quantize(p->m->ops, &op, &(struct quantize_io){o.x, y, o.scale}, p->m->queue));
     return STATUS_OK;
 }
 
@@ -262,8 +265,8 @@ struct stored_operand {
     bool amax_known, has_scale;
 };
 
-/* Finds the scale, unless it has one, and quantizes to *y8; NULL: in scratch memory. */
-static enum status scale_and_quantize(const struct matmul *p, struct stored_operand o, bf16 **y8)
+/* Finds the scale, unless it has one, and quantizes to FP8 values in y8. */
+static enum status scale_and_quantize(const struct matmul *p, struct stored_operand o, bf16 *y8)
 {
     int columns = o.role == FLOAT8_GRADIENT ? p->op.F : p->op.D;
     int rows = o.role == FLOAT8_WEIGHT ? p->op.F : p->op.N;
@@ -275,8 +278,7 @@ static enum status scale_and_quantize(const struct matmul *p, struct stored_oper
         .has_scale = o.has_scale};
     struct fp8_operand unfused = {o.role, o.x, o.saved, o.summed};
     if (is_native(p->m)) {
-        if (!*y8) *y8 = arena_alloc(&p->m->queue->scratch, elements_of(p, o.role), sizeof **y8);
-        TRY(quantize_fused(p, &fused, *y8));
+        TRY(quantize_fused(p, &fused, y8));
         return STATUS_OK;
     }
     if (!o.has_scale) TRY(compute_scale(p, o.role, o.x, o.amax_known, o.saved));
@@ -292,10 +294,11 @@ static enum status quantized_weight(const struct matmul *p, unsigned summed, bf1
     struct float8_weights *kept = unit_float8_weight(p->m, p->param, p->layer, w8);
     if (kept && kept->is_current[p->id]) return STATUS_OK;
     if (kept) summed = OVER_COLUMNS | OVER_ROWS;
+    if (!kept) *w8 = alloc_quantized(p, FLOAT8_WEIGHT);
     if (kept) kept->is_current[p->id] = is_computed(p, kept->x);
     struct stored_operand o = {FLOAT8_WEIGHT, w,     weight_scale(p),
                                summed,        false, *has_weight_scale(p)};
-    TRY(scale_and_quantize(p, o, w8));
+    TRY(scale_and_quantize(p, o, *w8));
     *has_weight_scale(p) = is_computed(p, weight_scale(p));
     return STATUS_OK;
 }
@@ -310,11 +313,14 @@ enum status matmul_forward(const struct model *m, const struct matmul_call *call
     p.op.accumulate = call->accumulate;
     if (p.op.float8) {
         struct float8_scale *input = saved_scale(call);
-        bf16 *x8 = NULL, *w8 = NULL;
+        bf16 *x8 = NULL, *w8;
         if (!input) input = arena_alloc(&m->queue->scratch, 1, sizeof *input);
         struct stored_operand o = {FLOAT8_INPUT,    x, input, OVER_COLUMNS, call->amax_known,
                                    call->has_scales};
-        if (!call->x_quantized) TRY(scale_and_quantize(&p, o, &x8));
+        if (!call->x_quantized) {
+            x8 = alloc_quantized(&p, FLOAT8_INPUT);
+            TRY(scale_and_quantize(&p, o, x8));
+        }
         TRY(quantized_weight(&p, OVER_COLUMNS, &w8));
         io = (struct linear_fwd){x8, w8, y, input, weight_scale(&p), add_NF};
         if (call->x_quantized) io.x_ND = x, input = saved_scale(call);
@@ -332,7 +338,7 @@ static enum status backward_input(const struct matmul *p, const void *dy,
     size_t mark = arena_mark(&m->queue->scratch);
     struct linear_bwd_input io = {dy, unit_weight(m, p->param, p->layer), dx, dy_scale, NULL};
     if (p->op.float8) {
-        bf16 *w8 = NULL;
+        bf16 *w8;
         TRY(quantized_weight(p, OVER_ROWS, &w8));
         io.w_FD = w8, io.w_scale = weight_scale(p);
     }
@@ -368,9 +374,8 @@ static enum status backward_weight(void *context)
                                    in.scale};
     op.accumulate = !unit_overwrites_gradients(m, p->param, p->layer);
     if (op.float8 && !in.is_quantized) {
-        bf16 *x8 = NULL;
-        TRY(quantize_operand(p, (struct fp8_operand){FLOAT8_INPUT, in.x, in.scale, OVER_ROWS},
-                             &x8));
+        bf16 *x8 = alloc_quantized(p, FLOAT8_INPUT);
+        TRY(quantize_operand(p, (struct fp8_operand){FLOAT8_INPUT, in.x, in.scale, OVER_ROWS}, x8));
         io.x_ND = x8;
     }
     TRY(linear_backward_weight(m->ops, &op, &io, m->queue));
@@ -402,13 +407,13 @@ enum status matmul_backward(const struct model *m, const struct matmul_call *cal
     const struct float8_scale *dy_scale = NULL;
     if (p.op.float8) {
         struct float8_scale *scale = NULL;
-        bf16 *dy8 = NULL;
         in.scale = scale_of(&p, FLOAT8_INPUT, in.scale);
         if (!call->dy_quantized) {
             scale = arena_alloc(&m->queue->scratch, 1, sizeof *scale);
             struct stored_operand o = {FLOAT8_GRADIENT,  dy,   scale, OVER_COLUMNS | OVER_ROWS,
                                        call->amax_known, false};
-            TRY(scale_and_quantize(&p, o, &dy8));
+            bf16 *dy8 = alloc_quantized(&p, FLOAT8_GRADIENT);
+            TRY(scale_and_quantize(&p, o, dy8));
             dy = dy8;
         }
         dy_scale = scale_of(&p, FLOAT8_GRADIENT, scale);

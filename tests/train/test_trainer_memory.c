@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/training.h"
 
+#include "backends/gpu/gpu.h"
+#include "backends/gpu/queue.h"
+#include "base/rng.h"
 #include "comm/ranks.h"
+#include "machine/machine.h"
 #include "system/layouts.h"
 #include "system/runs.h"
 #include "tensor/device.h"
@@ -33,6 +37,121 @@ TEST(plan_equals_the_memory_of_the_run)
     check_plan("optimizer.name=Muon");
 }
 
+/* --- sizes of arenas ------------------------------------------------------------------------ */
+
+/* Where a run trains: the reference loops or kernels of the CPU, or an emulated GPU. */
+enum place { REFERENCE, KERNELS, GPU_32, GPU_64, GPU_WITH_FP8, PLACES };
+
+static void open_place(struct machine *m, enum place place)
+{
+    CHECK_STATUS(OK, machine_alone(m));
+    CHECK_STATUS(OK, cpu_ops_find(place == REFERENCE ? "reference" : "auto", &m->ops));
+    if (place == GPU_32 || place == GPU_WITH_FP8) m->ops = &gpu_emu32_ops;
+    if (place == GPU_64) m->ops = &gpu_emu64_ops;
+    if (place < GPU_32)
+        CHECK_STATUS(OK, cpu_queue_open(&m->queue, 2, 0));
+    else
+        CHECK_STATUS(OK, (place == GPU_64 ? gpu_emu64_open : gpu_emu32_open)(&m->queue, 0));
+    if (place == GPU_WITH_FP8) ((struct gpu_queue *)m->queue)->native_fp8 = true;
+}
+
+static void close_place(struct machine *m, enum place place)
+{
+    if (place < GPU_32)
+        cpu_queue_close(m->queue);
+    else
+        (place == GPU_64 ? gpu_emu64_close : gpu_emu32_close)(m->queue);
+    groups_close(&m->groups);
+}
+
+static void fill_random(struct batch *b, int V)
+{
+    b->valid = b->B * b->T;
+    for (size_t n = 0; n < (size_t)b->valid; n++) {
+        b->ids_BT[n] = (int32_t)rng_below((uint64_t)V, 1, RNG_TEST, 0, n);
+        b->labels_BT[n] = (b->ids_BT[n] * 7 + 3) % V;
+        b->start_BT[n] = 0, b->end_BT[n] = b->T;
+    }
+}
+
+/* Trains and validates; what the sizing pass reserved must be what these use at most. */
+static void check_peaks(enum place place, const char *const *extra)
+{
+    const char *settings[32] = {"model.dim=64",
+                                "model.n_layers=2",
+                                "model.n_heads=4",
+                                "model.n_kv_heads=2",
+                                "model.ffn_hidden=96",
+                                "model.vocab_size=96",
+                                "training.local_batch_size=1",
+                                "training.global_batch_size=2",
+                                "training.seq_len=16",
+                                "validation.enable=true",
+                                "training.dataset_path=none",
+                                "validation.dataset_path=none"};
+    struct config config = {0};
+    struct machine m = {0};
+    struct model_shape shape;
+    struct trainer t = {0};
+    int n = 0;
+    while (settings[n]) n++;
+    for (int i = 0; extra[i]; i++) settings[n++] = extra[i];
+    open_place(&m, place);
+    CHECK_STATUS(OK, config_load(&config, NULL, settings, n));
+    CHECK_STATUS(OK, model_shape_resolve(&shape, &config.model, 0));
+    CHECK_STATUS(OK, trainer_open(&t, &config, &shape, &m));
+    CHECK_STATUS(OK, trainer_init_weights(&t, 1));
+    CHECK_STATUS(OK, trainer_sync_weights(&t));
+    for (int i = 0; i < 2; i++) {
+        struct step_result result = {0};
+        trainer_begin_step(&t);
+        fill_random(&t.batch, shape.V);
+        CHECK_STATUS(OK, trainer_train_batch(&t, &result));
+        fill_random(&t.evaluator.batch, shape.V);
+        CHECK_STATUS(OK, evaluator_forward(&t.evaluator, &t.step));
+    }
+    const struct arena *scratch = &m.queue->scratch;
+    bool is_exact = scratch->peak == scratch->size && t.step.peak == t.step.size &&
+                    t.host_step.peak == t.host_step.size;
+    if (!is_exact)
+        print_error("place %d, %s, %s: scratch %zu of %zu, step %zu of %zu, host %zu of %zu\n",
+                    (int)place, extra[0], extra[1] ? extra[1] : "", scratch->peak, scratch->size,
+                    t.step.peak, t.step.size, t.host_step.peak, t.host_step.size);
+    CHECK(is_exact);
+    trainer_close(&t);
+    close_place(&m, place);
+    config_release(&config);
+}
+#define CHECK_PEAKS(place, ...) check_peaks(place, (const char *const[]){__VA_ARGS__, NULL})
+
+#define FLOAT32 "training.mixed_precision_param=float32"
+#define IN_BF16 "training.mixed_precision_param=bfloat16"
+#define FLOAT8  "model.converters=[\"float8\"]"
+
+TEST(a_run_needs_the_memory_that_its_sizing_pass_reserves)
+{
+    for (enum place place = 0; place < PLACES; place++) {
+        CHECK_PEAKS(place, FLOAT32, "optimizer.name=Muon");
+        CHECK_PEAKS(place, IN_BF16, "activation_checkpoint.mode=full");
+        CHECK_PEAKS(place, IN_BF16, "validation.local_batch_size=4", "guard.replay_every=1");
+        if (place < GPU_32) continue;
+        CHECK_PEAKS(place, IN_BF16, "activation_checkpoint.offload=true", "optimizer.offload=true");
+    }
+}
+
+/* Matrices are larger than what multiplies them: their FP8 values count only if not kept. */
+TEST(a_run_in_fp8_needs_the_memory_that_its_sizing_pass_reserves)
+{
+    for (enum place place = 0; place < PLACES; place++) {
+        CHECK_PEAKS(place, IN_BF16, FLOAT8, "activation_checkpoint.mode=none");
+        CHECK_PEAKS(place, IN_BF16, FLOAT8, "activation_checkpoint.mode=full");
+        CHECK_PEAKS(place, IN_BF16, FLOAT8, "float8.recipe_name=delayed");
+        CHECK_PEAKS(place, IN_BF16, FLOAT8, "validation.local_batch_size=4");
+        CHECK_PEAKS(place, IN_BF16, FLOAT8, "guard.replay_every=1");
+        CHECK_PEAKS(place, IN_BF16, FLOAT8, "float8.force_recompute_fp8_weight_in_bwd=true");
+    }
+}
+
 /* Bytes of moments, and of their copy for asynchronous saves. */
 static void check_muon(const char *moments, size_t each)
 {
@@ -46,7 +165,8 @@ static void check_muon(const char *moments, size_t each)
     for (int i = 0; i < l->num_tensors; i++)
         if (optim_is_muon(&muon.config.optimizer, l->tensors[i].id))
             matrices += l->tensors[i].elements;
-    CHECK(adamw.trainer.optim.exp_avg_sq_shard == &adamw.trainer.shard); /* no second list of runs */
+    CHECK(adamw.trainer.optim.exp_avg_sq_shard ==
+          &adamw.trainer.shard); /* no second list of runs */
     struct model_shape shape = muon.trainer.shape;
     CHECK_STATUS(OK, trainer_plan(&adamw.config, &shape, &adamw.machine, &a));
     CHECK_STATUS(OK, trainer_plan(&muon.config, &shape, &muon.machine, &b));
