@@ -166,13 +166,6 @@ enum status cudnn_attention_check(struct cudnn_attention *c, int head_size, stru
     return compare_with_own_kernels(c, none, queue);
 }
 
-static const char *name_of(struct attention_case what)
-{
-    if (what.parts) return "ring parts";
-    if (!what.window) return "documents";
-    return what.documents ? "documents and a sliding window" : "a sliding window";
-}
-
 enum status cudnn_attention_check_case(struct cudnn_attention *c, struct attention_case what,
                                        struct queue *queue)
 {
@@ -187,19 +180,14 @@ enum status cudnn_attention_check_case(struct cudnn_attention *c, struct attenti
     if (st)
         log_line(LOG_WARN,
                  "attention with %s uses our own kernels, at about half of cuDNN's speed: %s",
-                 name_of(what), status_message());
+                 cudnn_attention_plans_case_name(what), status_message());
     *rejects = st != STATUS_OK;
     return STATUS_OK;
 }
 
 void cudnn_attention_add_rejected(const struct cudnn_attention *c, struct text *out)
 {
-    const struct cudnn_attention_plans *p = &c->plans;
-    for (int i = 1; i <= 4; i++) {
-        struct attention_case what = {i & 1, i & 2, i & 4};
-        bool rejects = what.parts ? p->rejects_parts : p->rejects[what.documents][what.window];
-        if (rejects) text_addf(out, "%s%s", out->len ? "; " : "", name_of(what));
-    }
+    cudnn_attention_plans_add_rejected(&c->plans, out);
 }
 
 bool cudnn_attention_plan(const struct cudnn_attention *c, int i, struct cudnn_attention_plan *out)

@@ -82,6 +82,25 @@ enum status cudnn_attention_plans_check_gpu(const struct cudnn_attention_plans *
          c->version, c->capability / 10, c->capability % 10, MIN_VERSION_BLACKWELL);
 }
 
+const char *cudnn_attention_plans_case_name(struct attention_case what)
+{
+    if (what.parts) return "ring parts";
+    if (!what.window) return "documents";
+    return what.documents ? "documents and a sliding window" : "a sliding window";
+}
+
+void cudnn_attention_plans_add_rejected(const struct cudnn_attention_plans *c, struct text *out)
+{
+    static const struct attention_case cases[] = {
+        {.documents = true}, {.window = true}, {true, true, false}, {.parts = true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct attention_case what = cases[i];
+        bool rejects = what.parts ? c->rejects_parts : c->rejects[what.documents][what.window];
+        if (rejects)
+            text_addf(out, "%s%s", out->len ? "; " : "", cudnn_attention_plans_case_name(what));
+    }
+}
+
 static bool is_supported(const struct cudnn_attention_plans *c, const struct sdpa_key *key)
 {
     if (!supports_shape(&key->shape) || !supports_gpu(c, key->backward)) return false;

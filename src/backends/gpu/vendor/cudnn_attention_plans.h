@@ -8,7 +8,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "backends/gpu/attention_check.h"
 #include "backends/gpu/vendor/cudnn_attention_graph.h"
+#include "base/text.h"
 #include "ops/attention.h"
 
 enum { CUDNN_ATTENTION_TILE = 128 }; /* queries and keys are multiples of it */
@@ -47,6 +49,10 @@ bool cudnn_attention_plans_has_head_size(int head_size);
 enum status cudnn_attention_plans_check_gpu(const struct cudnn_attention_plans *c);
 /* Whether attention with documents, for cuDNN sequences of variable lengths, can have plans. */
 bool cudnn_attention_plans_has_varlen(const struct cudnn_attention_plans *c);
+/* A kind of attention in messages. */
+const char *cudnn_attention_plans_case_name(struct attention_case what);
+/* Appends the names of all kinds that are rejected, with "; " between them. */
+void cudnn_attention_plans_add_rejected(const struct cudnn_attention_plans *c, struct text *out);
 /* NULL: cuDNN does not compute it, or `builds` is false and no plan has been built. */
 const struct sdpa_plan *cudnn_attention_plans_find(struct cudnn_attention_plans *c,
                                                    const struct sdpa_key *key, bool builds);

@@ -77,6 +77,23 @@ TEST(documents_have_plans_from_a_capability_and_a_version_on_unless_they_are_rej
     CHECK(!cudnn_attention_plans_find(&c, &key, true) && !c.newest);
 }
 
+TEST(rejected_kinds_of_attention_are_listed)
+{
+    struct cudnn_attention_plans c = {0};
+    struct text all = {0};
+    cudnn_attention_plans_add_rejected(&c, &all);
+    CHECK(!all.len);
+    c.rejects[false][true] = true;
+    cudnn_attention_plans_add_rejected(&c, &all);
+    CHECK(!strcmp(all.data, "a sliding window"));
+    text_clear(&all);
+    c.rejects[true][false] = c.rejects[true][true] = c.rejects_parts = true;
+    cudnn_attention_plans_add_rejected(&c, &all);
+    CHECK(!strcmp(all.data,
+                  "documents; a sliding window; documents and a sliding window; ring parts"));
+    text_release(&all);
+}
+
 TEST(early_versions_have_no_deterministic_backward_on_blackwell)
 {
     struct cudnn_attention_plans c = {.version = 91800, .capability = 100, .deterministic = true};
