@@ -54,6 +54,27 @@ TEST(file_tail_passes_on_complete_lines_once)
     text_release(&h.lines);
 }
 
+/* Offsets that 32 bits cannot hold; the file is a hole up to there. */
+TEST(file_tail_reads_files_of_several_gib)
+{
+    struct heard h = {0};
+    struct file_tail t = {0};
+    const struct file_tail_visitor v = {&h, hear, restart};
+    const char *path = path_of();
+    const uint64_t hole = UINT64_C(5) << 30;
+    append(path, "first\n", 6);
+    CHECK(!truncate(path, (off_t)hole));
+    append(path, "\none\ntw", 7);
+    CHECK_STATUS(OK, file_tail_read(&t, path, 4096, &v));
+    check_heard(&h, "[one]", 0);
+    append(path, "o\nthree\n", 8);
+    CHECK_STATUS(OK, file_tail_read(&t, path, 4096, &v));
+    check_heard(&h, "[two][three]", 0);
+    CHECK(t.read_to == hole + 15 && t.num_skipped == hole + 7 - 4096);
+    file_tail_release(&t);
+    text_release(&h.lines);
+}
+
 TEST(file_tail_starts_over_after_a_replacement_or_a_truncation)
 {
     struct heard h = {0};

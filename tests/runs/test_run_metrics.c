@@ -4,6 +4,8 @@
 #include "base/file.h"
 #include "runs/run_metrics.h"
 
+#include <unistd.h>
+
 static const char *write_file(const char *content)
 {
     const char *path = test_path(test_folder(), "metrics.jsonl");
@@ -39,6 +41,21 @@ TEST(run_metrics_reads_series_by_key)
     CHECK(series_is(&m, "validation_loss", "5:2.5") && series_is(&m, "piqa/acc", "5:0.75"));
     CHECK(m.last_step == 10 && m.num_gap_lines == 3 && m.num_bad_lines == 0);
     CHECK(isnan(run_metrics_last(&m, "loss")) && isnan(run_metrics_last(&m, "no such key")));
+    run_metrics_release(&m);
+}
+
+/* Only its end is read: what a hole of 5 GiB precedes. */
+TEST(run_metrics_reads_the_end_of_a_file_of_several_gib)
+{
+    struct run_metrics m = {0};
+    const char *path = write_file("{\"step\":1,\"loss\":3}\n");
+    if (TEST_SLOWED) skip();
+    CHECK(!truncate(path, (off_t)5 << 30));
+    FILE *f = fopen(path, "ab");
+    CHECK(f && fputs("\n{\"step\":8,\"loss\":2}\n{\"step\":9,\"loss\":1}\n", f) >= 0);
+    CHECK(!fclose(f));
+    CHECK_STATUS(OK, run_metrics_update(&m, path));
+    CHECK(series_is(&m, "loss", "8:2 9:1") && m.is_partial && m.last_step == 9);
     run_metrics_release(&m);
 }
 
