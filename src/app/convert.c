@@ -312,7 +312,7 @@ static const char usage[] =
     "    above it\n"
     "    NxD Training's folder of a tag (xser or not) with config.json, or checkpoint.pt\n"
     "    a Megatron-LM checkpoint: an iter_N, or the folder of them, for the last; torch_dist, or\n"
-    "    torch (mp_rank_*), of which only the weights are read\n"
+    "    torch (mp_rank_*)\n"
     "A run, or a folder of step-N of any kind, stands for its newest intact checkpoint, or for\n"
     "--step.\n"
     "hf      DST becomes a plain Hugging Face folder: weights, config.json, tokenizer, and the\n"

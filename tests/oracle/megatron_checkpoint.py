@@ -39,6 +39,8 @@ CASES = {
     "dp_reshardable_stages": ["--optim", "dp_reshardable", "--bf16", "--own", "--pp", "2", "--vp", "2", "--dp", "2"],
     "qkv_bias": ["--optim", "plain", "--qkv-bias", "--tp", "2"],
     "interleaved": ["--optim", "plain", "--qkv-bias", "--interleaved"],
+    "one_kv_head": ["--optim", "plain", "--bf16", "--tied", "--kv-heads", "1", "--llama3"],
+    "one_kv_head_fp32": ["--optim", "plain", "--qk", "--kv-heads", "1", "--llama3", "--pp", "2"],
     "padded": ["--optim", "plain", "--padded", "--tp", "2"],
     "torch": ["--bf16", "--torch", "--tp", "2", "--pp", "2"],
     "torch_plain": ["--optim", "plain", "--bf16", "--torch", "--own", "--qk", "--tp", "2", "--pp", "2"],
@@ -48,7 +50,7 @@ CASES = {
     "torch_stages": ["--optim", "dp_reshardable", "--bf16", "--torch", "--own", "--tied", "--pp", "2", "--vp", "2"],
 }
 TOKENS = 50  # of the padded vocabulary
-V, D, H, G, K, F, T, STEPS = 64, 16, 4, 2, 4, 24, 16, 3
+V, D, H, K, F, T, STEPS = 64, 16, 4, 4, 24, 16, 3
 
 
 def patch_cuda(torch):
@@ -67,6 +69,11 @@ def patch_cuda(torch):
     to_type = torch.Tensor.type
     torch.Tensor.type = lambda t, *a, **k: (
         to_type(t, *a, **k) if a or k else to_type(t).replace("torch.", "torch.cuda."))
+
+
+def base_of(a):
+    """With llama3's scaling, one whose longest wave is scaled."""
+    return 500000 if a.llama3 else 10000
 
 
 def build(a):
@@ -90,7 +97,7 @@ def build(a):
     torch.manual_seed(1234 + dist.get_rank(parallel_state.get_model_parallel_group()))
     dtype = torch.bfloat16 if a.bf16 else torch.float32
     config = TransformerConfig(
-        num_layers=a.layers, hidden_size=D, num_attention_heads=H, num_query_groups=G, kv_channels=K,
+        num_layers=a.layers, hidden_size=D, num_attention_heads=H, num_query_groups=a.kv_heads, kv_channels=K,
         ffn_hidden_size=F, add_bias_linear=a.bias, gated_linear_unit=True,
         activation_func=torch.nn.functional.silu, normalization="RMSNorm", layernorm_epsilon=1e-5,
         hidden_dropout=0.0, attention_dropout=0.0, use_cpu_initialization=True,
@@ -101,7 +108,8 @@ def build(a):
         apply_rope_fusion=False, add_qkv_bias=a.qkv_bias, rotary_interleaved=a.interleaved)
     models = [GPTModel(
         config, get_gpt_layer_local_spec(qk_layernorm=a.qk, normalization="RMSNorm"), vocab_size=V,
-        max_sequence_length=T, position_embedding_type="rope", rotary_base=10000,
+        max_sequence_length=T, position_embedding_type="rope", rotary_base=base_of(a),
+        rope_scaling=a.llama3, rope_scaling_factor=4.0,
         share_embeddings_and_output_weights=a.tied, pre_process=first and chunk == 0,
         post_process=last and chunk == a.vp - 1, vp_stage=chunk if a.vp > 1 else None).to(dtype)
         for chunk in range(a.vp)]
@@ -123,14 +131,14 @@ def build(a):
 def run_args(torch, a):
     return argparse.Namespace(
         num_layers=a.layers, hidden_size=D, num_attention_heads=H, group_query_attention=True,
-        num_query_groups=G, kv_channels=K, ffn_hidden_size=F, swiglu=True, normalization="RMSNorm",
-        norm_epsilon=1e-5, position_embedding_type="rope", rotary_base=10000, rotary_percent=1.0,
+        num_query_groups=a.kv_heads, kv_channels=K, ffn_hidden_size=F, swiglu=True, normalization="RMSNorm",
+        norm_epsilon=1e-5, position_embedding_type="rope", rotary_base=base_of(a), rotary_percent=1.0,
         untie_embeddings_and_output_weights=not a.tied, add_bias_linear=a.bias, add_qkv_bias=a.qkv_bias,
         qk_layernorm=a.qk, max_position_embeddings=T, seq_length=T, padded_vocab_size=V,
         vocab_size=TOKENS if a.padded else None, make_vocab_size_divisible_by=16, tensor_model_parallel_size=a.tp,
         pipeline_model_parallel_size=a.pp,
         virtual_pipeline_model_parallel_size=a.vp if a.vp > 1 else None, num_experts=None, consumed_train_samples=4 * STEPS,
-        rotary_interleaved=a.interleaved, apply_layernorm_1p=False, use_rope_scaling=False,
+        rotary_interleaved=a.interleaved, apply_layernorm_1p=False, use_rope_scaling=a.llama3, rope_scaling_factor=4.0,
         params_dtype=torch.bfloat16 if a.bf16 else torch.float32, window_size=None,
         activation_func=torch.nn.functional.silu, data_path=[pathlib.Path("corpus")])
 
@@ -257,8 +265,8 @@ def parts(name, t, a):
              "mlp.linear_fc2.weight": "mlp.down_proj.weight", "mlp.linear_fc2.bias": "mlp.down_proj.bias"}
     rest = ".".join(at[3:]) if layer else name
     if rest.startswith("self_attention.linear_qkv."):
-        groups = t.view(G, H // G + 2, K, *t.shape[1:])
-        q, k, v = (x.reshape(-1, *t.shape[1:]) for x in groups.split([H // G, 1, 1], dim=1))
+        groups = t.view(a.kv_heads, H // a.kv_heads + 2, K, *t.shape[1:])
+        q, k, v = (x.reshape(-1, *t.shape[1:]) for x in groups.split([H // a.kv_heads, 1, 1], dim=1))
         if a.interleaved:
             q, k = halves(q), halves(k)
         return {layer + f"self_attn.{n}_proj.{at[-1]}": x for n, x in zip("qkv", (q, k, v))}
@@ -407,10 +415,11 @@ def parse(arguments=None):
     p.add_argument("--pp", type=int, default=1)
     p.add_argument("--dp", type=int, default=1)
     p.add_argument("--vp", type=int, default=1, help="model chunks of a pipeline-parallel rank")
+    p.add_argument("--kv-heads", type=int, default=2)
     p.add_argument("--bucket", type=int, default=0, help="elements of a bucket; 0: one bucket")
     p.add_argument("--optim", default="none", help="none, plain or a distrib_optim_sharding_type")
     for flag in ("--bf16", "--tied", "--qk", "--per-layer", "--qkv-bias", "--bias", "--interleaved", "--padded",
-                 "--torch", "--own"):
+                 "--torch", "--own", "--llama3"):
         p.add_argument(flag, action="store_true")
     a = p.parse_args(arguments)
     a.layers = 2 * a.vp
