@@ -416,7 +416,7 @@ static void print_memory(const struct planning *p)
     printf(", %.1f%% of %s available\n", 100 * total / have, byte_size_format(have).text);
 }
 
-/* Of a rank with a GPU: of the same stage. */
+/* Only of ranks with a GPU: the host memory of the same stage. */
 static void print_host_memory(const struct planning *p)
 {
     const struct memory_plan *m = &run_memory_fullest(&p->memory)->plan;

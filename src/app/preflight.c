@@ -249,7 +249,7 @@ static enum status compare_memory(const struct flight *f, const struct run_memor
     return STATUS_OK;
 }
 
-/* Of GPUs' hosts.  A warning: other programs of the host are not known. */
+/* Memory of the GPUs' hosts.  Only a warning: what other programs use is not known. */
 static void warn_about_host_memory(const struct flight *f, const struct run_memory *m)
 {
     double needed = (double)run_memory_host_needed(m);

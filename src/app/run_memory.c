@@ -55,7 +55,7 @@ static size_t data_bytes(const struct run_memory *m, const struct config *c, int
 
 static bool is_gpu(const struct run_memory *m) { return queue_device_allocator(m->machine.queue); }
 
-/* Of device.hardware; of a GPU of this machine, its row's if hardware.h knows it. */
+/* From device.hardware, or for a GPU of this machine from its row, if hardware.h has one. */
 static double node_ranks_of(const struct run_memory *m, const struct config *c)
 {
     if (m->gpu || !m->machine.hardware) return device_config_hardware(&c->device).node_ranks;

@@ -55,7 +55,7 @@ out:
     return st;
 }
 
-/* Of the screen: as in the flags, or that of the terminal, or 80 by 24. */
+/* The screen's size: from the flags, else the terminal's, else 80 by 24. */
 static struct terminal_size size_of(const struct top_flags *f)
 {
     struct terminal_size size = terminal_size(STDOUT_FILENO);

@@ -46,7 +46,7 @@ static int compare_holders(const void *a, const void *b)
     return x->rank - y->rank;
 }
 
-/* Of the ranks that hold the same runs of a tensor, the lowest sends them. */
+/* The lowest of the ranks that hold the same runs of a tensor sends them. */
 static void choose_senders(struct block_exchange *x, size_t size)
 {
     size_t n = (size_t)x->layout->num_tensors;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/convert_check.h"
 
-/* Of models in whose GGUF files llama.cpp expects as many rows of q as columns. */
+/* In the GGUF files of these models llama.cpp expects as many rows of q as columns. */
 static enum status check_head_width(const struct convert_check *c, const struct model_shape *s)
 {
     if (c->target == CONVERT_GGUF && (s->post_norm || model_shape_is_phi3(s)) &&

@@ -36,8 +36,8 @@ struct checkpointer {
 
 enum { VALUES_BYTES = TENSOR_SOURCE_ELEMENTS * sizeof(float) };
 
-/* Of the buffers that convert a state to f32; 0: it is f32 in host memory.  In host memory only
- * INT8 passes through scratch. */
+/* Size of the buffers that convert a state to f32; 0: it is f32 in host memory.  In host memory
+ * only INT8 passes through scratch. */
 static size_t conversion_bytes(bool on_gpu, bool is_split, enum dtype moments)
 {
     bool is_f32 = !is_split && moments == F32;

@@ -44,7 +44,7 @@ void config_for_each(const struct config *c,
         }
 }
 
-/* Of "section.key".  model.vocab_multiple only changes roundings, as the layout does. */
+/* `key` is "section.key".  model.vocab_multiple only changes roundings, as the layout does. */
 static bool decides_results(const char *key)
 {
     static const char *const others[] = {

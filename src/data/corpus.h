@@ -38,5 +38,5 @@ enum status corpus_each(const struct corpus *d,
 enum status corpus_read_session(const struct source_config *source, uint64_t row,
                                 struct token_list *ids, size_t *neurons);
 
-/* Does the source hold spike counts? */
+/* Whether the source holds spike counts. */
 enum status corpus_is_spike_counts(const struct source_config *source, bool *are);

@@ -174,7 +174,7 @@ static void warn_missing_tokens(const struct loader *l)
     warn_missing("eos", o->data->eos, tokenizer_eos(o->tokenizer), "end-of-text");
 }
 
-/* Of several files of a source; a source without documents is an error. */
+/* Only in a source of several files: a source without documents is an error. */
 static void warn_empty_files(const struct loader *l)
 {
     const struct loader_options *o = &l->options;

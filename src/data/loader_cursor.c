@@ -163,7 +163,7 @@ static struct source_identity identity_of_label(const char *label)
                                     1};
 }
 
-/* Of a saved source: -1 if an older program saved it. */
+/* The content of a saved source; -1: an older program saved it. */
 static enum status read_content(const struct json *file, int64_t *content)
 {
     struct file_versions v = {0};

@@ -11,5 +11,5 @@
 /* Fills the batch with this reader's rows of the positions [begin, end), which all readers read in
  * parts.  Collective over the readers. */
 enum status loader_exchange_rows(struct loader *l, struct batch *b, uint64_t begin, uint64_t end);
-/* Of its buffer; 0 if readers exchange nothing. */
+/* Size of its buffer; 0: readers exchange nothing. */
 int64_t loader_exchange_bytes(const struct loader *l);

@@ -59,7 +59,7 @@ static void add_sampler(struct text *list, const struct json *args,
     add_int(list, args, "data_parallel_size", "data.sampler_ranks", (int64_t)s->cyclic->ranks);
 }
 
-/* Of --data-path: paths, or pairs of a weight and a path. */
+/* The value of --data-path: paths, or pairs of a weight and a path. */
 struct data_path {
     const struct json *items;
     size_t count;

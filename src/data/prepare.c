@@ -60,7 +60,7 @@ struct prepare_state {
     struct prepare_output output; /* how far writing has come */
 };
 
-/* Of the settings that determine the output, besides the data. */
+/* A hash of the settings that determine the output, besides the data. */
 static uint32_t settings_fingerprint(const struct prepare_state *p)
 {
     const struct prepare_request *r = p->request;

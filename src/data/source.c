@@ -80,8 +80,8 @@ static int compare_paths(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Is it a .bin, or another file that `prepare` wrote, whose .idx is also in the list?  A list may
- * have tens of thousands of files. */
+/* Whether it is a .bin, or another file that `prepare` wrote, whose .idx is also in the list.  A
+ * list may have tens of thousands of files. */
 static bool has_index(const struct file_list *list, const char *path)
 {
     static const char *const suffixes[] = {".bin", ".sum", ".bad_records"};

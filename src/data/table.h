@@ -49,7 +49,7 @@ enum status table_read(struct table_reader *r, uint64_t row, struct text *out);
 uint64_t table_range_end(struct table_reader *r, uint64_t row, uint64_t *bytes);
 /* Mean bytes of a row's IDs; 0: the column holds text, or the file does not record it. */
 uint64_t table_mean_bytes(const struct table *t);
-/* Of the spike counts read last: neurons, which is the number of counts per bin. */
+/* Neurons, the number of counts per bin, of the spike counts read last. */
 size_t table_reader_neurons(const struct table_reader *r);
 /* Memory it holds, which depends on the file's page sizes. */
 size_t table_reader_bytes(const struct table_reader *r);

@@ -125,7 +125,7 @@ static enum status read_level(struct arrow_schema *s, uint64_t dictionary, struc
     return STATUS_OK;
 }
 
-/* Does the field have the first name of the path `rest`?  Sets *after to the rest of the path. */
+/* Whether the field has the first name of the path `rest`.  Sets *after to what follows it. */
 static bool is_named(struct flatbuffer *f, uint64_t field, const char *rest, const char **after)
 {
     uint64_t at, bytes = flatbuffer_vector(f, field, 0, 1, &at);

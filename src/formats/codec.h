@@ -33,6 +33,6 @@ enum status codec_from_parquet(long long number, const char *where, enum codec *
 enum status codec_decompress(enum codec codec, struct reader in, unsigned char *out,
                              size_t out_len);
 
-/* Can `in` decompress to out_len bytes?  Call this before you allocate the output, because a
- * small corrupt block can claim any size.  DATA: they cannot. */
+/* Checks that `in` can decompress to out_len bytes.  Call this before you allocate the output,
+ * because a small corrupt block can claim any size.  DATA: it cannot. */
 enum status codec_check_size(enum codec codec, struct reader in, size_t out_len);

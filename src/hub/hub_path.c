@@ -23,8 +23,8 @@ bool hub_path_is_contained(const char *path)
     }
 }
 
-/* Is it a valid name of an organization or repository?  It becomes part of a folder name and of a
- * URL. */
+/* Whether it is a valid name of an organization or repository.  It becomes part of a folder name
+ * and of a URL. */
 static bool is_name(const char *text, size_t n)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -42,5 +42,5 @@ enum status hub_path_cached_commit(const struct hub_path *p, const char *cache,
 /* Writes refs/REVISION, unless the revision is the commit itself. */
 enum status hub_path_write_ref(const struct hub_path *p, const char *cache, const char *commit);
 
-/* Does a file's path stay below the folder it is relative to?  No "..", not absolute. */
+/* Whether the path stays below the folder it is relative to: no "..", not absolute. */
 bool hub_path_is_contained(const char *path);

@@ -28,7 +28,7 @@ enum status listing_add_page(struct listing *l, const char *json, size_t len, co
 void listing_append(struct listing *l, const struct hub_file *file); /* copies path and ETag */
 /* Sets the hash of an object: that of its path, size and ETag. */
 void listing_hash_object(struct hub_file *f);
-/* Is it an ETag as this program sends and stores it: quoted, printable? */
+/* Whether it is an ETag that this program sends and stores: quoted, printable. */
 bool listing_is_etag(const char *etag);
 
 /* Resolves the revision to a commit hash on the Hub. */

@@ -20,7 +20,7 @@ void snapshot_init(struct snapshot *s, const struct hub_path *path, const char *
 void snapshot_release(struct snapshot *s);
 
 char *snapshot_path(const struct snapshot *s, const char *path); /* of a file in it; heap */
-/* Does the file exist with the right size? */
+/* Whether the file exists with the right size. */
 bool snapshot_has(const struct snapshot *s, const struct hub_file *f);
 
 /* Called for every chunk that arrives. */

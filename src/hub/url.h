@@ -12,7 +12,7 @@
 void url_append_escaped(struct text *url, const char *text, bool slashes);
 /* Begins with http:// or https://, in any case. */
 bool url_is_http(const char *url);
-/* Do both have the same scheme, host and port? */
+/* Whether both have the same scheme, host and port. */
 bool url_same_origin(const char *a, const char *b);
 /* Pagination: the rel="next" address of a Link header; false if it has none. */
 bool url_next_page(const char *link, struct text *url);

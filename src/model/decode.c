@@ -49,7 +49,7 @@ struct decoder {
     const int32_t *lists; /* [LISTS][N], in device memory */
 };
 
-/* Of each token: its id, its position, its slot in the cache (kv_append.h) and the keys [start,
+/* For each token its id, its position, its slot in the cache (kv_append.h) and the keys [start,
  * end) that it attends to; and the tokens whose logits are computed. */
 enum list { IDS, POSITIONS, SLOTS, STARTS, ENDS, LOGITS, LISTS };
 
@@ -185,8 +185,8 @@ static enum status append_keys(const struct decoder *d, int layer)
     return STATUS_OK;
 }
 
-/* Of rows [first, end), whose tokens begin at `token`: one row, or neighbors with one token each,
- * which are sequences of one call; bounds exclude the unused slots of each. */
+/* Attention of rows [first, end), whose tokens begin at `token`: one row, or neighbors with one
+ * token each, which are sequences of one call; bounds exclude the unused slots of each. */
 static enum status attend(const struct decoder *d, int layer, int first, int end, size_t token)
 {
     const struct model *m = d->m;

@@ -48,12 +48,12 @@ struct float8_state {
     int margin;
     struct float8_scale *weight_scales; /* of each matrix multiply */
     bool *has_weight_scale;             /* since the weights changed; owned */
-    /* Of the tensor being quantized: the amax of each tensor-parallel rank's part, at most one a
+    /* The amax of each tensor-parallel rank's part of the tensor being quantized, at most one a
      * head. */
     float *amax;
-    /* Of each tensor, with delayed scaling: this step's local amax, which kernels write; the
-     * maximum over all ranks; the scale, 0: none yet; and the history, a ring of `num_steps` amaxes
-     * with the next one at `next`. */
+    /* Delayed scaling, for each tensor: this step's local amax, which kernels write; the maximum
+     * over all ranks; the scale, 0: none yet; and the history, a ring of `num_steps` amaxes with
+     * the next one at `next`. */
     float *local_amax;
     double *global_amax;
     float *scales, *history;
@@ -71,8 +71,8 @@ struct float8_weights {
 /* *enabled: whether FP8 is configured.  CONFIG: an unsupported recipe or converter. */
 enum status float8_resolve(const struct model_config *m, const struct float8_config *c,
                            bool *enabled);
-/* Of the whole model; `shared` is memory that host and device share.  CONFIG: a filter matches only
- * some of the weights that form one matrix. */
+/* Allocates for all weights of the model.  `shared` is memory that host and device share.  CONFIG:
+ * a filter matches only some of the weights that form one matrix. */
 enum status float8_init(struct float8_state *f, const struct float8_config *c,
                         const struct model_shape *shape, struct arena *run, struct arena *shared);
 void float8_release(struct float8_state *f);

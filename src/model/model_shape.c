@@ -305,7 +305,7 @@ enum status model_shape_resolve(struct model_shape *s, const struct model_config
     return STATUS_OK;
 }
 
-/* Of a model that only Phi-3 computes; `extra`: the name of a setting that it does not have. */
+/* Checks a model that only Phi-3 computes.  `extra` names a setting that Phi-3 does not have. */
 static enum status check_phi3(const struct model_shape *s, const char *extra)
 {
     const bool has_longrope = s->scaling.factor > 0 && s->scaling.method == ROPE_longrope;

@@ -61,7 +61,7 @@ void model_shape_set_multipliers(struct model_shape *s, double embedding, double
 bool model_shape_multiplies(const struct model_shape *s);
 /* A multiplier of the shape, or 1. */
 static inline double model_shape_multiplier(double m) { return m > 0 ? m : 1; }
-/* Of q.k. */
+/* The factor on q.k before the softmax. */
 float model_shape_attention_scale(const struct model_shape *s);
 /* Whether only Phi-3 computes this: RoPE of a part of each head, or LongRoPE. */
 bool model_shape_is_phi3(const struct model_shape *s);

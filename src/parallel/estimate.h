@@ -39,7 +39,7 @@ double estimate_pipeline(const struct schedule *s, const double *forward, const 
 
 struct estimate {
     double step_s;
-    /* Of the slowest rank; they add up to the step. */
+    /* The parts of the slowest rank's step; their sum is step_s. */
     double matmul_s, memory_s, exposed_s[GROUP_COUNT], host_s, bubble_s, update_s;
     enum resource limit; /* the bottleneck: doubling it would shorten the step most */
     double saved;        /* by that fraction */

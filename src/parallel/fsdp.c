@@ -121,7 +121,7 @@ static int gradient_slot_of(const struct fsdp *f, int unit)
     return slot_of(f, unit, f->whole_gradients);
 }
 
-/* Of weights, or of gradients. */
+/* Slots for weights, or for gradients. */
 static int alloc_slots(const struct fsdp *f, bool gradients, struct unit_slot **slots,
                        struct arena *run)
 {
@@ -429,7 +429,7 @@ static bool overwrites_gradients(struct fsdp *f, int unit)
     return overwrites;
 }
 
-/* Of the unit, before they are summed over ranks. */
+/* The unit's gradients of this rank, before they are summed over ranks. */
 static float *own_gradients(const struct fsdp *f, int unit)
 {
     if (has_gradient_slots(f)) return f->state->gradients[f->state->units[unit].gradients].x;

@@ -34,7 +34,7 @@ struct ceilings {
     double flops[CEILING_COUNT][THREADS_COUNT];
     double bytes[BANDWIDTH_COUNT][THREADS_COUNT];
 };
-/* Of the ISA of `ops`.  Memory: `size` bytes of touched memory, far more than the caches. */
+/* Measures with the ISA of `ops`.  `memory`: `size` bytes, touched, far more than the caches. */
 enum status cpu_bench_measure_ceilings(struct ceilings *c, const struct ops *ops, int num_threads,
                                        void *memory, size_t size);
 

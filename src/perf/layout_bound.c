@@ -173,7 +173,7 @@ static double shard_seconds(const struct layout_bounds *b, const struct layout_c
     return fmax(links, network);
 }
 
-/* Of the first rank, which has the most microbatches in flight. */
+/* Memory of the first rank, which has the most microbatches in flight. */
 static double memory_bytes(const struct layout_bounds *b, const struct layout_choice *x,
                            const struct block_cost *k, const struct schedule *s, const int *begin)
 {

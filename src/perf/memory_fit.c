@@ -172,7 +172,7 @@ static int compare_sets(const void *x, const void *y)
     return a->count - b->count;
 }
 
-/* Of each knob the option that saves most; the number of knobs. */
+/* Chooses for each knob the option that saves most.  Returns the number of knobs. */
 static int make_largest_set(const struct memory_fit *f, struct memory_set *s)
 {
     *s = (struct memory_set){0};

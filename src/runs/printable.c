@@ -11,8 +11,8 @@ static unsigned decode(const unsigned char *at, size_t len)
     return point;
 }
 
-/* Of Unicode's bidirectional algorithm: embeddings, overrides, isolates and marks; and the
- * separators of lines and paragraphs. */
+/* The characters of Unicode's bidirectional algorithm: embeddings, overrides, isolates and marks;
+ * and the separators of lines and paragraphs. */
 static bool changes_layout(unsigned point)
 {
     return (point >= 0x202a && point <= 0x202e) || (point >= 0x2066 && point <= 0x2069) ||

@@ -33,7 +33,7 @@ static void skip_spaces(struct filter_parser *p)
     while (isspace((unsigned char)*p->at)) p->at++;
 }
 
-/* Of the character at the current position, from 1. */
+/* Number of the current character, from 1. */
 static size_t position_of(const struct filter_parser *p)
 {
     size_t position = 1;

@@ -117,7 +117,7 @@ static bool contains(const char *bytes, size_t len, const char *word)
     return memmem(bytes, len, word, strlen(word)) != NULL;
 }
 
-/* Of consecutive lines with a loss only the last is parsed. */
+/* Parses only the last of consecutive lines with a loss. */
 static void visit_line(void *context, const char *bytes, size_t len)
 {
     struct run_metrics *m = context;

@@ -12,7 +12,7 @@ static const char *const sequences[NUM_STYLES] = {
     [STYLE_yellow] = "\033[0;33m", [STYLE_blue] = "\033[0;34m", [STYLE_magenta] = "\033[0;35m",
     [STYLE_cyan] = "\033[0;36m"};
 
-/* Of SGR 31 to 36. */
+/* The colors of SGR 31 to 36. */
 static const enum screen_style chart_styles[] = {STYLE_red,  STYLE_green,   STYLE_yellow,
                                                  STYLE_blue, STYLE_magenta, STYLE_cyan};
 

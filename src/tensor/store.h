@@ -33,8 +33,8 @@ struct store {
     enum dtype dtype;
     struct queue *queue;               /* borrowed; owner of the device memory; NULL: host memory */
     const struct store_blocks *blocks; /* borrowed; INT8 only */
-    /* Of store_read and store_write, STORE_SCRATCH_BYTES; borrowed; pinned if the queue is a GPU's.
-     * One call at a time.  NULL: each call allocates its own. */
+    /* STORE_SCRATCH_BYTES for store_read and store_write, one call at a time; borrowed; pinned if
+     * the queue is a GPU's.  NULL: each call allocates its own. */
     void *scratch;
 };
 enum { STORE_SCRATCH_BYTES = 4 << 20 };

@@ -21,7 +21,7 @@ struct liveness {
     double steps_s[LIVENESS_STEPS];
     int64_t num_steps;
     double begin_s, waited_s;
-    /* Of the thread; one rank. */
+    /* The thread's, which only one rank has. */
     struct failure_detector detector;
     pthread_t thread;
     pthread_mutex_t lock;

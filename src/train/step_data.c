@@ -36,7 +36,7 @@ static void release_position(struct saved_position *p)
     *p = (struct saved_position){0};
 }
 
-/* Of another program's checkpoint, what its files say; NULL: it has only the model. */
+/* What the files of another program's checkpoint say; NULL: it has only the model. */
 static enum status read_state(const char *folder, const struct model_shape *shape,
                               struct json **state)
 {

@@ -42,7 +42,7 @@ static const char *const gguf_names[PARAM_COUNT] = {
     [PARAM_head] = "output.weight",
 };
 
-/* Of fused matrices (hf_fused.h), by their first one. */
+/* Names of fused matrices (hf_fused.h), by their first part. */
 static const char *const fused_names[PARAM_COUNT] = {
     [PARAM_attn_q] = "blk.%d.attn_qkv.weight", [PARAM_mlp_gate] = "blk.%d.ffn_up.weight"};
 

@@ -27,6 +27,6 @@ void hf_config_write(const struct model_shape *s, const char *dtype, const struc
  * that its family does not have, another activation or RoPE type, or quantized in a way that
  * hf_quantization.h does not list.  CONFIG: inconsistent sizes. */
 enum status hf_config_read(const char *path, struct model_shape *s);
-/* Of a list of token IDs, reads the first.  DATA: is_causal or masked_diffusion is not a boolean,
+/* Reads the first of a list of token IDs.  DATA: is_causal or masked_diffusion is not a boolean,
  * or mlm_probability not a probability. */
 enum status hf_config_read_usage(const char *path, struct hf_usage *u);

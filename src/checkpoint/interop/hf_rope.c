@@ -117,7 +117,7 @@ static enum status find_method(const char *type, enum rope_method *method)
          type);
 }
 
-/* Of "mscale" and "mscale_all_dim", if both are set, DeepSeek's ratio of two factors. */
+/* If "mscale" and "mscale_all_dim" are set, DeepSeek's ratio of two factors. */
 static enum status read_attention_factor(const struct json *rope, struct rope_scaling *r)
 {
     double scale, all;

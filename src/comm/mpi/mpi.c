@@ -50,7 +50,7 @@ struct mpi_operation {
     MPI_Request *requests;
     MPI_Status *statuses;
     int max_requests, num_completed;
-    /* Of a split. */
+    /* Arguments and result of a split. */
     int color, key;
     MPI_Comm out;
 };

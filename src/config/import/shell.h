@@ -25,7 +25,7 @@ enum {
     SHELL_MAX_BYTES = 64 << 20, /* of all expansions */
 };
 
-/* Of a condition or command.  SHELL_UNKNOWN: known only when the script runs. */
+/* Result of a condition or command.  SHELL_UNKNOWN: known only when the script runs. */
 enum shell_result { SHELL_FALSE, SHELL_TRUE, SHELL_UNKNOWN };
 
 struct shell_words {
