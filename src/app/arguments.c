@@ -114,7 +114,7 @@ static bool takes_settings(const struct arguments_spec *spec)
     return strstr(spec->usage, "section.key=value") != NULL;
 }
 
-/* What other programs ask for with a flag, and this one does unasked. */
+/* With these flags other programs resume a run; train resumes without one. */
 static bool asks_to_resume(const struct arguments_spec *spec, const char *name)
 {
     return !strncmp(spec->usage, "train ", strlen("train ")) &&

@@ -36,8 +36,7 @@ int64_t folder_parse_step(const char *name);                       /* N of step-
 int64_t folder_path_step(const char *path);                        /* the same of PATH/step-N[/] */
 
 /* Creates the folder, locks it, puts back a checkpoint whose replacement was cut short, and deletes
- * leftovers.  CONFIG: another run has held the lock for
- * seconds, longer than a killed one takes to end. */
+ * leftovers.  CONFIG: another run holds the lock, for longer than a killed one takes to end. */
 enum status folder_lock(const char *folder, int *lock);
 void folder_unlock(int lock);
 /* Whether a run holds the lock.  Unknown: no lock file, or a file system, such as NFS or Lustre,

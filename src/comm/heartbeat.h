@@ -41,6 +41,6 @@ struct progress_job *heartbeat_job(struct heartbeat *h);
 /* This rank has finished: the others need not expect more of it. */
 void heartbeat_leave(struct heartbeat *h);
 /* This rank has failed, and is about to end all ranks with this code; the job ends when the other
- * ranks have been told, or after a second. */
+ * ranks know, or after a second. */
 void heartbeat_end(struct heartbeat *h, int exit_code);
 void heartbeat_free(struct heartbeat *h);

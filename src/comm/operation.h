@@ -80,7 +80,7 @@ struct operation {
 /* Opens the engine without a heartbeat.  IO: no thread. */
 enum status operation_engine_open(struct operation_engine *e, const struct message_library *library,
                                   struct progress_bell *bell);
-/* Ends the heartbeat: `how` the run ended.  After a failure the other ranks have been told. */
+/* Ends the heartbeat; `how` the run ended.  After a failure the other ranks know of it. */
 void operation_engine_leave(struct operation_engine *e, enum status how);
 /* Ends the thread; operations that are pending stay as they are. */
 void operation_engine_close(struct operation_engine *e);

@@ -78,7 +78,7 @@ enum status loader_gather_cursor(struct loader *l, const struct comm *readers)
 
 enum { OLDEST_FORMAT = 1, CURSOR_FORMAT = 2, MAX_STREAMS = 1 << 20 /* as data.streams */ };
 
-/* Rows before the position that were never trained on, or in vain. */
+/* Rows before the position that were skipped, or trained on and then rolled back. */
 static void write_passed(const struct loader *l, struct json_writer *w)
 {
     struct row_ranges all = {0};

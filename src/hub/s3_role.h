@@ -23,5 +23,5 @@ enum status s3_role_keys(struct s3_role *r, const struct s3_call *call, struct s
  * s3_role_keys replaces them. */
 void s3_role_reject(struct s3_role *r, const char *key_id);
 bool s3_role_is_absent(struct s3_role *r); /* s3_role_keys found none */
-/* For messages: where the credentials are from; or every place searched in vain, and why. */
+/* For messages: where the credentials are from; or all places without any, and why. */
 void s3_role_describe(struct s3_role *r, struct text *out);

@@ -1,10 +1,10 @@
 /* rollback.h -- goes back to the last good checkpoint of a run without ending the process.
  *
  * A checkpoint is good if the step after it was normal, so the one just before a spike is not.  The
- * run goes back when the spike is over, so that it passes over all of its rows.
- * Weights, moments, counters and the guard's window return to the checkpoint; the data position
- * does not: the run continues with the rows after the spike, and the cursor records which rows were
- * passed over.  A run that dies before it saves again repeats the same steps and rolls back again.
+ * run goes back when the spike is over, so that it skips all of its rows.  Weights, moments,
+ * counters and the guard's window return to the checkpoint.  The data position does not: the run
+ * continues with the rows after the spike, and the cursor records the skipped ones.  A run that
+ * dies before it saves again repeats the same steps and rolls back again.
  * Ranks    rollback_run is collective, the other functions are not. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

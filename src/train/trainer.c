@@ -245,7 +245,7 @@ enum status trainer_train_batch(struct trainer *t, struct step_result *result)
 }
 
 /* Counts a step of guard.skip_steps, whose batch was read. */
-static void pass_over_step(struct trainer *t, struct step_result *result, double data_seconds)
+static void skip_step(struct trainer *t, struct step_result *result, double data_seconds)
 {
     t->steps_done++, t->rows_done += t->step_rows;
     *result = (struct step_result){
@@ -261,7 +261,7 @@ enum status trainer_step(struct trainer *t, struct loader *loader, struct step_r
         loader ? loader_next_step(loader, &t->batch, (uint64_t)t->step_rows, &rows) : STATUS_OK;
     TRY(comm_agree(trainer_group(t, GROUP_world), st));
     if (option_ranges_contain(&t->config->guard.skip_steps, t->steps_done + 1)) {
-        pass_over_step(t, result, clock_monotonic_s() - begin);
+        skip_step(t, result, clock_monotonic_s() - begin);
         return STATUS_OK;
     }
     result->skips_rows = false;

@@ -29,7 +29,7 @@ struct pending {
     size_t total;     /* bytes that the sender has; known once it has arrived */
     uint64_t other;   /* the other rank's record */
     uint64_t address; /* received: of the bytes in the sender's memory */
-    bool is_read;     /* received: complete; the sender is to be told */
+    bool is_read;     /* received: complete; the sender must learn of it */
     bool is_short;    /* arrived */
     char *buffer;     /* SEGMENT_FRAGMENT_BYTES; NULL: not needed yet */
     struct pending *next;
