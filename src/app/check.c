@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "config/data_stages.h"
-#include "config/idle.h"
+#include "config/no_effect.h"
 #include "train/inputs.h"
 #include "train/trainer.h"
 
@@ -135,7 +135,7 @@ enum status command_check(int argc, char **argv)
     struct deep_check deep = {0};
     struct data_plan plan = {0};
     enum status st = config_load(&c, a.words[0], a.settings, a.num_settings);
-    if (!st) idle_log(&c);
+    if (!st) no_effect_log(&c);
     if (!st) st = preflight_ranks(&c, requested, &ranks);
     const struct preflight_options o = {
         .num_ranks = ranks, .place = place_of(&c, requested), .oversubscribe = oversubscribe};

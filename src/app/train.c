@@ -7,7 +7,7 @@
 #include "base/port.h"
 #include "base/signals.h"
 #include "config/config.h"
-#include "config/idle.h"
+#include "config/no_effect.h"
 #include "machine/launch.h"
 #include "machine/machine.h"
 #include "parallel/cores.h"
@@ -43,7 +43,7 @@ static enum status train(const struct config *c, bool oversubscribe)
     port_return_large_blocks(); /* what is only checked at the start */
     TRY_OUT(machine_join(&machine));
     TRY_OUT(rank_check_config(c, &machine.world));
-    if (!machine.world.rank) idle_log(c);
+    if (!machine.world.rank) no_effect_log(c);
     TRY_OUT(check_run(c, &machine.world, oversubscribe));
     TRY_OUT(machine_open_ranks(&machine, &c->device, &c->parallelism));
     TRY_OUT(cores_describe_hosts(&machine.world, &hosts));

@@ -10,7 +10,7 @@ void book_release(struct config_book *b)
     for (size_t i = 0; i < b->num_origins; i++) free(b->origins[i].where);
     free(b->trees);
     free(b->origins);
-    text_release(&b->idle);
+    text_release(&b->without_effect);
     refusals_release(&b->refusals);
     free(b->path);
 }

@@ -20,8 +20,8 @@ struct config_book {
     size_t num_trees;
     struct value_origin *origins;
     size_t num_origins;
-    bool uses_fork;   /* a key of the older fork was used */
-    struct text idle; /* keys without effect */
+    bool uses_fork;             /* a key of the older fork was used */
+    struct text without_effect; /* keys of other programs that were set */
     struct refusals refusals;
 };
 

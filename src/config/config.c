@@ -118,7 +118,7 @@ static void note_foreign(struct config *c, const char *key, const struct config_
     } else if (f->harmless[0]) {
         log_line(LOG_WARN, "%s = %s has no effect: %s", key, shown, f->reason);
     } else {
-        text_addf(&c->book->idle, "%s%s", c->book->idle.len ? ", " : "", key);
+        text_addf(&c->book->without_effect, "%s%s", c->book->without_effect.len ? ", " : "", key);
     }
 }
 
@@ -498,7 +498,8 @@ enum status config_load(struct config *c, const char *path, const char *const *s
     resolve_family(c);
     resolve_mask(c);
     warn_of_unused_flavor(c);
-    if (c->book->idle.len) log_line(LOG_INFO, "accepted without effect: %s", c->book->idle.data);
+    if (c->book->without_effect.len)
+        log_line(LOG_INFO, "accepted without effect: %s", c->book->without_effect.data);
     TRY(config_check_refusals(c));
     TRY(resolve_sources(c, settings, num_settings));
     return expand_homes(c);

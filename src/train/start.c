@@ -217,7 +217,7 @@ static enum status refuse_changes(const char *folder, const struct config *c,
 }
 
 /* A resumed run does not read it, so that a mistake in it would only show in a new run. */
-static void warn_of_idle_path(const struct start *s, const struct config *c)
+static void warn_of_unread_path(const struct start *s, const struct config *c)
 {
     const char *path = c->checkpoint.initial_load_path;
     if (*path && !hub_is_path(path) && !file_exists(path))
@@ -235,7 +235,7 @@ enum status start_compare(const struct start *s, const struct config *c,
     struct config_changes changes;
     bool has_config, has_shape;
     enum status st = STATUS_OK;
-    if (s->own && log) warn_of_idle_path(s, c);
+    if (s->own && log) warn_of_unread_path(s, c);
     if (!s->own || !s->native) return STATUS_OK;
     read_saved(s->folder, &old, &has_config, &old_shape, &has_shape);
     config_compare(&(struct config_model){has_config ? &old : NULL, has_shape ? &old_shape : NULL},

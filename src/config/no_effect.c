@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config/idle.h"
+#include "config/no_effect.h"
 
 #include "base/log.h"
 #include "config/book.h"
@@ -111,7 +111,7 @@ static bool decays_to_the_end(const struct config *c)
 
 /* A key, or all keys of a section ("validation."), and when the run uses it.  The first row of a
  * key whose condition does not hold counts. */
-static const struct idle_rule {
+static const struct effect_rule {
     const char *keys;
     bool (*is_used)(const struct config *c);
     const char *reason;
@@ -181,7 +181,7 @@ static const struct idle_rule {
      "with lr_scheduler.decay_ratio = 0 the rate never decays"},
 };
 /* Settings that do only a part of what they say. */
-static const struct idle_rule partial_rules[] = {
+static const struct effect_rule partial_rules[] = {
     {"guard.skip_steps", skips_in_time, "contains steps after training.steps"},
     {"lr_scheduler.warmup_steps", fits_warmup,
      "is longer than the schedule: the learning rate rises until the last step"},
@@ -198,8 +198,8 @@ static bool covers(const char *keys, const char *key)
 }
 
 /* NULL: no rule applies. */
-static const char *find_reason(const struct idle_rule *table, size_t count, const struct config *c,
-                               const char *key)
+static const char *find_reason(const struct effect_rule *table, size_t count,
+                               const struct config *c, const char *key)
 {
     for (size_t i = 0; i < count; i++)
         if (covers(table[i].keys, key) && !table[i].is_used(c)) return table[i].reason;
@@ -246,16 +246,16 @@ static void check_stages(const struct config *c, struct text *out)
                       (long long)c->training.steps);
 }
 
-void idle_find(const struct config *c, struct text *lines)
+void no_effect_find(const struct config *c, struct text *lines)
 {
     for (size_t s = 0; s < NUM_SECTIONS; s++) check_section(c, &config_sections[s], lines);
     check_stages(c, lines);
 }
 
-void idle_log(const struct config *c)
+void no_effect_log(const struct config *c)
 {
     struct text lines = {0};
-    idle_find(c, &lines);
+    no_effect_find(c, &lines);
     for (char *line = lines.data, *end; line && *line; line = end) {
         size_t len = strcspn(line, "\n");
         end = line + len + (line[len] == '\n');

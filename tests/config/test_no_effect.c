@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config/idle.h"
+#include "config/no_effect.h"
 #include "test.h"
 
-static void check_idle(const char *const *settings, int count, const char *want)
+static void check_listed(const char *const *settings, int count, const char *want)
 {
     struct config c;
     struct text lines = {0};
@@ -10,15 +10,15 @@ static void check_idle(const char *const *settings, int count, const char *want)
     struct config run = c;
     run.training.dataset_path = "corpus.txt";
     CHECK_STATUS(OK, config_check(&run, (int)c.parallelism.pipeline_parallel_degree));
-    idle_find(&c, &lines);
+    no_effect_find(&c, &lines);
     if (strcmp(lines.len ? lines.data : "", want))
         fail_msg("%s: \"%s\", expected \"%s\"", settings[0], lines.len ? lines.data : "", want);
     text_release(&lines);
     config_release(&c);
 }
 #define CHECK_IDLE(want, ...)                                                                      \
-    check_idle((const char *const[]){__VA_ARGS__},                                                 \
-               sizeof(const char *const[]){__VA_ARGS__} / sizeof(const char *), want)
+    check_listed((const char *const[]){__VA_ARGS__},                                               \
+                 sizeof(const char *const[]){__VA_ARGS__} / sizeof(const char *), want)
 
 TEST(settings_that_others_leave_without_effect_are_listed)
 {
