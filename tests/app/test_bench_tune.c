@@ -42,7 +42,7 @@ TEST(bench_tune_times_the_gemms_of_a_rank_of_each_stage_once)
     text_release(&out), text_release(&first), text_release(&second);
 }
 
-TEST(bench_tune_goes_on_after_a_configuration_that_fails)
+TEST(bench_tune_continues_after_a_configuration_that_fails)
 {
     struct text out = {0}, errors = {0};
     const char *path = write_config(), *file = test_path(test_folder(), "gemm.json");

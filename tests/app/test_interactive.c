@@ -36,7 +36,7 @@ TEST(turns_continue_one_text)
     free(run);
 }
 
-TEST(a_text_longer_than_the_context_goes_on)
+TEST(generate_continues_beyond_the_context)
 {
     char *run = runs_trained(FEW_STEPS);
     struct text out = {0}, err = {0};

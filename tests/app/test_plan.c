@@ -36,7 +36,7 @@ TEST(plan_sizes_an_8b_model_without_allocating_it)
 }
 
 /* Staging of a checkpoint is 12 bytes per parameter of the host, not of the device. */
-TEST(plan_keeps_the_memory_of_a_gpu_and_of_its_host_apart)
+TEST(plan_separates_gpu_and_host_memory)
 {
     struct text out = {0};
     struct json *plan;

@@ -69,7 +69,7 @@ TEST(plot_shows_other_keys_in_their_units)
     text_release(&out);
 }
 
-TEST(plot_tells_tasks_apart_and_forgets_what_a_rollback_went_back_over)
+TEST(plot_separates_tasks_and_drops_steps_that_a_rollback_undid)
 {
     static const char more[] = "{\"step\":1,\"loss\":9}\n{\"step\":2,\"loss\":7}\n"
                                "{\"step\":2,\"task\":\"piqa\",\"acc\":0.25}\n"

@@ -318,7 +318,7 @@ TEST(file_glob_prefers_a_file_of_that_exact_name)
     free(other);
 }
 
-TEST(file_find_tells_absent_from_unknown)
+TEST(file_find_distinguishes_absent_from_unknown)
 {
     enum file_kind kind;
     const char *folder = test_folder(), *file = test_path(folder, "file");

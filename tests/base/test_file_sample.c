@@ -72,7 +72,7 @@ TEST(a_sample_of_a_large_file_has_both_ends_and_a_place_in_each_64th)
     }
 }
 
-TEST(a_sample_depends_on_the_size_and_tells_size_and_time)
+TEST(a_sample_depends_on_the_size_and_returns_size_and_time)
 {
     const char *path = test_path(test_folder(), "zeros");
     uint64_t hash, before;

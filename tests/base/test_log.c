@@ -191,7 +191,7 @@ static void log_to_full_disk(struct text *err)
     close(ends[0]);
 }
 
-TEST(log_lines_of_a_full_disk_are_written_late_and_one_warning_says_so)
+TEST(log_warns_once_of_a_full_disk_and_writes_the_lines_late)
 {
     struct text got = {0}, kept = {0};
     const char *path = test_path(test_folder(), "log.txt");

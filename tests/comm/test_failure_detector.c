@@ -169,7 +169,7 @@ TEST(failure_detector_names_the_rank_behind_of_two)
     close_detector(&d);
 }
 
-TEST(failure_detector_names_nobody_when_every_rank_is_elsewhere)
+TEST(failure_detector_names_no_rank_when_all_are_elsewhere)
 {
     struct failure_detector d;
     open_detector(&d, 4);

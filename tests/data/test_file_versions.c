@@ -44,7 +44,7 @@ static void check_changes(const char *from, const char *to, const char *want)
     file_versions_release(&before), file_versions_release(&now);
 }
 
-TEST(file_versions_tell_new_removed_and_changed_files_apart)
+TEST(file_versions_distinguish_new_removed_and_changed_files)
 {
     static const char *const cases[][3] = {
         {"", "", ""},

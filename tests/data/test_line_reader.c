@@ -192,7 +192,7 @@ TEST(line_reader_reads_on_after_a_line_that_is_too_long)
     text_release(&lines), text_release(&packed);
 }
 
-TEST(lines_take_up_their_share_of_the_file)
+TEST(line_reader_bytes_are_in_proportion_to_lines)
 {
     const char *folder = test_folder();
     struct text plain = {0}, packed[2] = {{0}, {0}};

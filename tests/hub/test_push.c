@@ -146,7 +146,7 @@ TEST(push_resumes_after_the_files_that_the_hub_has)
     end(t);
 }
 
-TEST(push_creates_a_repository_only_when_told)
+TEST(push_creates_a_repository_only_with_create)
 {
     if (!http_available()) skip();
     struct push_test *t = begin(&(struct push_server){.exists = false});

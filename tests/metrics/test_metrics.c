@@ -293,7 +293,7 @@ static void lose_lines(const struct metrics_config *c)
     text_release(&said);
 }
 
-TEST(metrics_tell_when_they_are_late_and_when_lines_are_lost)
+TEST(metrics_log_late_writes_and_lost_lines)
 {
     const struct metrics_config nxdt = {
         .save_tb_folder = "tb", .enable_tensorboard = true, .tensorboard_tags = TAGS_nxdt};

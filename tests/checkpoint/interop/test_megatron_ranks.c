@@ -338,7 +338,7 @@ TEST(an_optimizer_of_megatrons_ranks_in_another_order_is_unsupported)
     }
 }
 
-TEST(an_optimizer_of_other_ranks_than_args_tell_is_unsupported)
+TEST(an_optimizer_that_contradicts_args_is_unsupported)
 {
     static const int order[PARAMS] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
     static const struct {

@@ -188,7 +188,7 @@ TEST(launcher_ends_by_the_signal_that_ended_its_ranks)
 }
 
 /* The kernel kills the ranks: the pipe, which they hold open, ends. */
-TEST(launcher_takes_its_ranks_along_when_it_is_killed)
+TEST(ranks_end_when_the_launcher_is_killed)
 {
     char text[STATUS_TEXT];
     struct launched l = start(2, wait_forever);
