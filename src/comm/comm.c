@@ -25,9 +25,7 @@ static void self_release(struct comm *c) { (void)c; }
 static enum status self_start(const struct comm *c, struct transfer *t)
 {
     (void)c;
-    BUG_IF(t->kind == TRANSFER_send || t->kind == TRANSFER_receive); /* there is no other rank */
-    size_t bytes = transfer_bytes_to_own(t);
-    if (bytes) memcpy(t->own, t->x, bytes);
+    transfer_copy_to_own(t);
     return STATUS_OK;
 }
 

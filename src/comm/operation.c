@@ -289,10 +289,7 @@ enum status operation_start(const struct comm *c, struct transfer *t)
     struct operation_group *g = c->group;
     t->comm = c;
     if (c->size == 1) {
-        BUG_IF(t->kind == TRANSFER_send ||
-               t->kind == TRANSFER_receive); /* there is no other rank */
-        size_t bytes = transfer_bytes_to_own(t);
-        if (bytes) memcpy(t->own, t->x, bytes);
+        transfer_copy_to_own(t);
         t->in_flight = NULL;
         return STATUS_OK;
     }

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/transfer.h"
 
+#include "base/status.h"
+
+#include <string.h>
+
 const char *transfer_name(enum transfer_kind k)
 {
     static const char *const names[] = {
@@ -26,6 +30,13 @@ size_t transfer_bytes_to_own(const struct transfer *t)
     bool moves = t->kind == TRANSFER_reduce_scatter || t->kind == TRANSFER_shift ||
                  t->kind == TRANSFER_all_to_all;
     return moves && t->own != t->x ? t->count * transfer_element_bytes(t) : 0;
+}
+
+void transfer_copy_to_own(const struct transfer *t)
+{
+    BUG_IF(t->kind == TRANSFER_send || t->kind == TRANSFER_receive); /* there is no other rank */
+    size_t bytes = transfer_bytes_to_own(t);
+    if (bytes) memcpy(t->own, t->x, bytes);
 }
 
 size_t transfer_part(const size_t *sizes, int rank)

@@ -64,6 +64,7 @@ size_t transfer_element_bytes(const struct transfer *t);
 const char *transfer_element_name(const struct transfer *t); /* "float32", "bytes" */
 /* In a group of one: bytes that move from x to own. */
 size_t transfer_bytes_to_own(const struct transfer *t);
+void transfer_copy_to_own(const struct transfer *t); /* moves them, in host memory */
 /* all_to_all: the elements before part `rank` of the parts of those sizes. */
 size_t transfer_part(const size_t *sizes, int rank);
 
