@@ -150,10 +150,15 @@ static enum status run_backward(const struct attention_library *l, struct attent
     return STATUS_OK;
 }
 
-/* Runs both; during a sizing pass the buffers are NULL. */
-static enum status run(const struct attention_library *l, struct attention_rig *r)
+/* These run both; during a sizing pass the buffers are NULL. */
+static enum status run_forwards(const struct attention_library *l, struct attention_rig *r)
 {
     for (int i = 0; i < r->num_parts; i++) TRY(run_forward(l, r, i));
+    return STATUS_OK;
+}
+
+static enum status run_backwards(const struct attention_library *l, struct attention_rig *r)
+{
     r->has_backward = true;
     for (int i = 0; i < r->num_parts && r->has_backward; i++) TRY(run_backward(l, r, i));
     return STATUS_OK;
@@ -199,14 +204,19 @@ static enum status compare_values(struct attention_rig *r, const char *name, con
     return st;
 }
 
-static enum status compare(struct attention_rig *r)
+static enum status compare_outputs(struct attention_rig *r)
 {
     const struct attention_results *a = &r->theirs, *b = &r->ours;
     float lse[2][H * TOKENS];
     TRY(compare_values(r, "the output", a->out, b->out, q_elements(r)));
     TRY(queue_copy(&r->queue.base, lse[0], a->lse, sizeof lse[0]));
     TRY(queue_copy(&r->queue.base, lse[1], b->lse, sizeof lse[1]));
-    TRY(check_difference("the log-sum-exp", lse[0], lse[1], H * TOKENS));
+    return check_difference("the log-sum-exp", lse[0], lse[1], H * TOKENS);
+}
+
+static enum status compare_gradients(struct attention_rig *r)
+{
+    const struct attention_results *a = &r->theirs, *b = &r->ours;
     if (!r->has_backward) return STATUS_OK; /* our own kernel computes it */
     TRY(compare_values(r, "dq", a->dq, b->dq, q_elements(r)));
     for (int i = 0; i < r->num_parts; i++) {
@@ -266,7 +276,8 @@ static enum status open_memory(const struct attention_library *l, struct attenti
     const struct allocator *own = queue_device_allocator(queue);
     alloc_buffers(r);
     queue->sizing = true;
-    enum status st = run(l, r);
+    enum status st = run_forwards(l, r);
+    if (!st) st = run_backwards(l, r);
     queue->sizing = false;
     TRY(st);
     TRY(arena_init(&queue->scratch, queue->scratch.peak, own));
@@ -292,8 +303,10 @@ enum status GPU_NAME(attention_check)(const struct attention_library *l, struct 
     TRY_OUT(fill(&r, r.k, kv_elements(&r), 1));
     TRY_OUT(fill(&r, r.v, kv_elements(&r), 2));
     TRY_OUT(fill(&r, r.dout, q_elements(&r), 3));
-    TRY_OUT(run(l, &r));
-    TRY_OUT(compare(&r));
+    TRY_OUT(run_forwards(l, &r));
+    TRY_OUT(compare_outputs(&r));
+    TRY_OUT(run_backwards(l, &r));
+    TRY_OUT(compare_gradients(&r));
 out:
     /* a call that fails on a device that works */
     if (!queue_wait(&r.queue.base) && st == STATUS_DEVICE) st = STATUS_UNSUPPORTED;
