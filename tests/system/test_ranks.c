@@ -9,7 +9,7 @@
 #include <pthread.h>
 
 /* Trains the same model over many parallel layouts; ranks are threads. */
-enum { STEPS = TEST_SLOWED ? 4 : 20, SETTINGS = 48 };
+enum { STEPS = TEST_SLOWED ? 4 : 10, SETTINGS = 48 };
 
 struct layout_run {
     const char *settings[SETTINGS];
