@@ -164,7 +164,7 @@ TEST(a_step_with_another_number_of_labels_is_captured_again)
 {
     static const char *const masked[] = {FLOAT32, "objective.name=masked", "training.seq_len=64",
                                          NULL};
-    for (size_t i = 0; i < sizeof emulators / sizeof *emulators; i++) {
+    for (size_t i = 0; i < (TEST_SLOWED ? 1 : sizeof emulators / sizeof *emulators); i++) {
         const struct emulator *e = &emulators[i];
         struct ops few = *e->ops;
         struct outcome all, eager, graph;

@@ -4,7 +4,7 @@
 #define DATA "tests/infer/data/lm_eval/"
 #define TASKS                                                                                      \
     " validation.enable=true validation.freq=5 validation.seq_len=256 validation.tasks=" DATA      \
-    "piqa.jsonl,few=" DATA "arc.jsonl validation.task_items=12"
+    "piqa.jsonl,few=" DATA "arc.jsonl validation.task_items=5"
 
 static const char base[] = "training.steps=10 lr_scheduler.total_steps=10 model.vocab_size=264 "
                            "training.mixed_precision_param=float32 device.threads=1 "
@@ -42,9 +42,9 @@ TEST(tasks_are_scored_during_training_and_change_no_bit_of_it)
     train(1, folder, "scored", TASKS);
     runs_check_same_files(saved(folder, "plain"), saved(folder, "scored"), ".safetensors");
     CHECK_STATUS(OK, file_read(test_path(folder, "scored/metrics.jsonl"), 1 << 20, &lines));
-    CHECK(strstr(lines.data, "{\"step\":5,\"task\":\"piqa\",\"format\":\"piqa\",\"items\":12,"
+    CHECK(strstr(lines.data, "{\"step\":5,\"task\":\"piqa\",\"format\":\"piqa\",\"items\":5,"
                              "\"acc\":"));
-    CHECK(strstr(lines.data, "{\"step\":10,\"task\":\"few\",\"format\":\"arc\",\"items\":12,"));
+    CHECK(strstr(lines.data, "{\"step\":10,\"task\":\"few\",\"format\":\"arc\",\"items\":5,"));
     CHECK(!strstr(lines.data, "validation_loss"));
     text_release(&lines);
 }
@@ -58,7 +58,7 @@ TEST(tasks_have_the_scores_that_eval_gives_the_checkpoint)
           TASKS " validation.dataset_path=tests/infer/data/lm_eval/lambada.jsonl");
     CHECK(runs_metric(test_path(folder, "one"), "validation_loss") > 0);
     CHECK(LLAMERO(&out, NULL, "eval", saved(folder, "one"), "--task", "few=" DATA "arc.jsonl",
-                  "--limit", "12", "--seq-len", "256", "--json") == 0);
+                  "--limit", "5", "--seq-len", "256", "--json") == 0);
     CHECK_STATUS(OK, json_parse(out.data, out.len, "eval", &v));
     const struct json *task = json_first(json_get(v, "tasks"));
     const char *const keys[] = {"acc", "acc_norm", "acc_stderr"};
