@@ -361,6 +361,20 @@ static enum status check_subcommand_flags(const struct arguments *a,
     return st;
 }
 
+/* torchtitan's way to name the configuration, which would be ignored. */
+static enum status check_config_file(const struct arguments *a, const struct arguments_spec *spec,
+                                     const char *command)
+{
+    static const char key[] = "job.config_file=";
+    for (int i = 0; i < a->num_settings && strstr(spec->usage, " CONFIG"); i++)
+        if (!strncmp(a->settings[i], key, sizeof key - 1))
+            FAIL(USAGE,
+                 "%s: job.config_file is not a setting: the configuration is an argument, "
+                 "as in `llamero %s %s`",
+                 command, command, a->settings[i] + sizeof key - 1);
+    return STATUS_OK;
+}
+
 enum status arguments_read(struct arguments *a, const struct arguments_spec *spec, int argc,
                            char **argv)
 {
@@ -403,6 +417,7 @@ enum status arguments_read(struct arguments *a, const struct arguments_spec *spe
              "%s: \"%s\" looks like a setting, which this command does not take; put a path or a "
              "text of this form after --",
              argv[0], a->settings[0]);
+    TRY(check_config_file(a, spec, argv[0]));
     TRY(synopsis_check_subcommand(spec->usage, argv[0], a->num_words ? a->words[0] : NULL));
     if (a->num_words < spec->min_words || a->num_words > count_most(a, spec))
         return fail_count(a, spec, argv[0]);
