@@ -10,6 +10,7 @@
 #include "config/config.h"
 #include "infer/loaded_model.h"
 #include "infer/objective.h"
+#include "metrics/console.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -277,8 +278,11 @@ static void report(const struct conversion *c, const struct converted *done, boo
         if (c->quantized ? dtypes[i].quantized : dtypes[i].dtype == done->dtype)
             dtype = dtypes[i].name;
     if (!json) {
-        printf("%s: %s with %d tensors, %lld parameters in %s", c->to, targets[c->target].text,
-               done->num_tensors, (long long)done->parameters, dtype);
+        struct text parameters = {0};
+        console_thousands(&parameters, (double)done->parameters);
+        printf("%s: %s with %d tensors, %s parameters in %s", c->to, targets[c->target].text,
+               done->num_tensors, parameters.data, dtype);
+        text_release(&parameters);
         if (c->target == CONVERT_DCP)
             printf(", for torchtitan %s", dcp_generations[c->dcp.generation].name);
         if (done->step >= 0) printf(", and the optimizer after step %lld", (long long)done->step);

@@ -363,8 +363,14 @@ static void print_estimate(const struct planning *p)
             printf("  %11s    exposed communication (%s)\n", console_step_time(part->seconds).text,
                    part->name);
     }
-    printf("  %11s    total: %.5g tokens/s per rank, MFU %.1f%%\n",
-           console_step_time(p->estimate.step_s).text, tokens_per_second(p), 100 * mfu(p));
+    struct text rate = {0};
+    if (tokens_per_second(p) < 999.5)
+        text_addf(&rate, "%.3g", tokens_per_second(p));
+    else
+        console_thousands(&rate, tokens_per_second(p));
+    printf("  %11s    total: %s tokens/s per rank, MFU %.1f%%\n",
+           console_step_time(p->estimate.step_s).text, rate.data, 100 * mfu(p));
+    text_release(&rate);
     printf("bottleneck    ");
     if (!fits(p))
         printf("%s%s; then ", fits_host(p) ? "" : "on the host ",
@@ -440,11 +446,14 @@ static void print_table(const struct planning *p)
     const struct training_config *c = &p->config->training;
     double tokens = tokens_of_step(p);
     int tp = p->memory.machine.mesh.degree[AXIS_tp], padded = padded_vocabulary(p, tp);
-    printf("model         %lld parameters: %s, width %d, %s (%d KV), feed-forward %d, "
+    struct text parameters = {0};
+    console_thousands(&parameters, (double)p->parameters);
+    printf("model         %s parameters: %s, width %d, %s (%d KV), feed-forward %d, "
            "vocabulary %d%s",
-           (long long)p->parameters, counted_format(p->shape.L, "block").text, p->shape.D,
+           parameters.data, counted_format(p->shape.L, "block").text, p->shape.D,
            counted_format(p->shape.H, "head").text, p->shape.G, p->shape.F, p->shape.V,
            p->shape.tied ? ", tied" : "");
+    text_release(&parameters);
     if (padded > p->shape.V) printf(", padded to %d", padded);
     printf("\n");
     print_mesh(p);

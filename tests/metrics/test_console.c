@@ -137,9 +137,12 @@ TEST(console_thousands_are_grouped_by_three)
     CHECK(thousands(INFINITY, "inf") && thousands(NAN, "nan"));
 }
 
-TEST(console_times_of_long_steps_are_durations)
+TEST(console_times_of_steps_have_no_exponents)
 {
     CHECK(!strcmp(console_step_time(0.02134).text, "0.0213 s"));
+    CHECK(!strcmp(console_step_time(0.00121).text, "0.00121 s"));
+    CHECK(!strcmp(console_step_time(4.97e-5).text, "0.0497 ms"));
+    CHECK(!strcmp(console_step_time(0).text, "0 s"));
     CHECK(!strcmp(console_step_time(999.4).text, "999 s"));
     CHECK(!strcmp(console_step_time(999.6).text, "16m40s"));
     CHECK(!strcmp(console_step_time(7210).text, "2h00m"));
