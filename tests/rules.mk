@@ -106,10 +106,12 @@ $(B)/fuzz/%: $(B)/tests/fuzz/%.o $(B)/rooms.a
 	$(call say,link)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -Wl,--as-needed $(LIBS) -fsanitize=fuzzer
 
-test: $(B)/llamero $(B)/tests/run $(B)/tests/llamero-gpu $(B)/tests/gpu_check-gpu $(PRELOAD) $(if $(UNDRIVEN),$(DRIVER))
+test: $(B)/llamero $(B)/tests/run $(B)/tests/llamero-gpu $(B)/tests/llamero-gpu64
+test: $(B)/tests/gpu_check-gpu $(PRELOAD) $(if $(UNDRIVEN),$(DRIVER))
 test: ## run the tests; T=word: only those whose name or file contains it; T=-word: others
 	@$(if $(UNDRIVEN),$(DRIVING)) $(WAIT) LLAMERO=$(B)/llamero \
-	LLAMERO_GPU=$(B)/tests/llamero-gpu LLAMERO_GPU_CHECK=$(B)/tests/gpu_check-gpu \
+	LLAMERO_GPU=$(B)/tests/llamero-gpu LLAMERO_GPU64=$(B)/tests/llamero-gpu64 \
+	LLAMERO_GPU_CHECK=$(B)/tests/gpu_check-gpu \
 	LLAMERO_COUNTER=$(filter %/libcount.so,$(PRELOAD)) \
 	LLAMERO_PRELOAD=$(filter %/libfault.so,$(PRELOAD)) \
 	LLAMERO_MPIRUN=$(MPICC:mpicc%=mpirun%) $(B)/tests/run $(T)

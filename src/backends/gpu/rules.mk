@@ -48,18 +48,23 @@ $(foreach warp,32 64,$(eval $(call compile_emulated,$(warp))))
 $(EMULATED_DIR)/emulated-flags: FORCE
 	$(call stamp,$(EMULATED_CXX))
 
-# The whole program over an emulated GPU, for tests of its commands.
+# The whole program over an emulated GPU, for tests of its commands: tests/llamero-gpu with warps of
+# 32 lanes, llamero-gpu64 with those of 64.
 GPU_OBJECTS := $(B)/src/backends/gpu/% $(B)/src/comm/nccl/% $(B)/src/machine/gpu.o
-EMULATES := -DLLAMERO_GPU=1 -DLLAMERO_NCCL=0 -DLLAMERO_GPU_NAME=\"cuda\" \
-    -DLLAMERO_GPU_PREFIX=gpu_emu32
-$(B)/src/machine/gpu.emu32.o: src/machine/gpu.c $(B)/flags
-	@mkdir -p $(@D)
-	$(call say,cc)
-	$(Q)$(COMPILE) $(EMULATES) -c -o $@ $<
-$(B)/tests/llamero-gpu: $(filter-out $(GPU_OBJECTS),$(OBJECTS)) $(EMULATOR:%.c=$(B)/%.o)
-$(B)/tests/llamero-gpu: $(call emulated,32) $(B)/src/machine/gpu.emu32.o $(B)/list
-	$(call say,link)
-	$(LINK)
+define link_emulated
+$(B)/src/machine/gpu.emu$(1).o: src/machine/gpu.c $(B)/flags
+	@mkdir -p $$(@D)
+	$$(call say,cc)
+	$$(Q)$$(COMPILE) -DLLAMERO_GPU=1 -DLLAMERO_NCCL=0 -DLLAMERO_GPU_NAME=\"$(2)\" \
+	    -DLLAMERO_GPU_PREFIX=gpu_emu$(1) -c -o $$@ $$<
+$(B)/tests/$(3): $(filter-out $(GPU_OBJECTS),$(OBJECTS)) $(EMULATOR:%.c=$(B)/%.o)
+$(B)/tests/$(3): $(call emulated,$(1)) $(B)/src/machine/gpu.emu$(1).o $(B)/list
+	@mkdir -p $$(@D)
+	$$(call say,link)
+	$$(LINK)
+endef
+$(eval $(call link_emulated,32,cuda,llamero-gpu))
+$(eval $(call link_emulated,64,hip,llamero-gpu64))
 
 $(B)/tests/programs/gpu_check.emu32.o: tests/programs/gpu_check.c $(B)/flags
 	@mkdir -p $(@D)
@@ -87,6 +92,7 @@ $(B)/tests/gpu_budget: $(B)/tests/programs/gpu_budget.o $(B)/tests/system/gpu_bu
 	$(LINK)
 -include $(COUNTED:.o=.d) $(B)/tests/programs/gpu_budget.d $(B)/tests/programs/gpu_check.d
 -include $(B)/tests/programs/gpu_check.emu32.d $(B)/src/machine/gpu.emu32.d
+-include $(B)/src/machine/gpu.emu64.d
 gpu-budget: $(B)/tests/gpu_budget ## count launches and bytes of training steps: docs/gpu-budget.md
 	$(B)/tests/gpu_budget page docs/gpu-budget.md tests/system/data/gpu_budget_before.txt
 

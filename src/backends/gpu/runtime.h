@@ -190,6 +190,9 @@ static inline gpu_error gpu_compute_capability(int *out, int device)
     return error;
 #else
     (void)device;
+#if !defined(GPU_HIP)
+    *out = emulator_compute_capability();
+#endif
     return gpuSuccess;
 #endif
 }

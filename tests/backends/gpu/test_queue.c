@@ -110,6 +110,19 @@ TEST(a_gpu_without_code_is_told_how_to_build_it_if_it_is_supported)
     CHECK_MESSAGE("which is not supported");
 }
 
+TEST(an_emulated_gpu_multiplies_fp8_from_capability_8_9_on)
+{
+    static const char *const capabilities[] = {"80", "86", "89", "90"};
+    for (int i = 0; i < 4; i++) {
+        struct queue *queue;
+        setenv("LLAMERO_EMULATED_CAPABILITY", capabilities[i], 1);
+        CHECK_STATUS(OK, gpu_emu32_open(&queue, 0));
+        CHECK(gpu_emu32_ops.has_native_fp8(queue) == (i >= 2));
+        gpu_emu32_close(queue);
+    }
+    unsetenv("LLAMERO_EMULATED_CAPABILITY");
+}
+
 TEST(opening_a_missing_gpu_fails)
 {
     struct queue *queue;

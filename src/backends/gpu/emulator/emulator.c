@@ -230,6 +230,12 @@ void emulator_device_name(char *to, size_t bytes, int device)
         snprintf(to, bytes, "emulated GPU %d", device);
 }
 
+int emulator_compute_capability(void)
+{
+    const char *text = getenv("LLAMERO_EMULATED_CAPABILITY");
+    return text ? (int)strtol(text, NULL, 10) : 0;
+}
+
 gpu_error emulator_mem_info(size_t *available, size_t *total)
 {
     lock_device();

@@ -33,6 +33,8 @@ gpu_error emulator_device_count(int *count);
 gpu_error emulator_set_device(int device);
 /* "emulated GPU 0", or LLAMERO_EMULATED_NAME. */
 void emulator_device_name(char *to, size_t bytes, int device);
+/* As NVIDIA's, 90 for 9.0: LLAMERO_EMULATED_CAPABILITY, or 0 for a device of another vendor. */
+int emulator_compute_capability(void);
 gpu_error emulator_mem_info(size_t *available, size_t *total);
 gpu_error emulator_malloc(void **out, size_t bytes);
 gpu_error emulator_free(void *memory);
