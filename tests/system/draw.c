@@ -145,8 +145,24 @@ static const struct choice choices[] = {
       "metrics.console=megatron", "metrics.console=nxdt",
       "profiling.enable_profiling=true profiling.profile_freq=2"}},
     {6, {"data.on_bad_record=skip"}},
+    {12,
+     {"validation.local_batch_size=8", "validation.seq_len=64",
+      "validation.seq_len=64 validation.local_batch_size=4"}},
+    {8, {"model.head_dim=64", "model.head_dim=128"}},
+    {10,
+     {QUANTIZED, DELAYED, QUANTIZED " float8.force_recompute_fp8_weight_in_bwd=true",
+      QUANTIZED
+      " training.local_batch_size=1 validation.enable=true validation.local_batch_size=8"}},
 };
-enum { CHOICES = sizeof choices / sizeof *choices };
+
+/* Of runs on a GPU. */
+static const struct choice gpu_choices[] = {
+    {30, {"optimizer.offload=true"}},
+    {30, {"activation_checkpoint.offload=true"}},
+    {20, {"device.graphs=false", "device.graphs=true"}},
+    {10, {"device.deterministic=false"}},
+    {10, {"device.threads=3"}},
+};
 #define CHUNKED  " parallelism.pipeline_parallel_schedule=Interleaved1F1B"
 #define GPIPE    " parallelism.pipeline_parallel_schedule=GPipe"
 #define TWO_ROWS " parallelism.pipeline_parallel_microbatch_size=2"
@@ -235,6 +251,21 @@ static void draw_config(struct draw *d, const char *data)
     if (staged) text_adds(t, stages[draw_below(d, sizeof stages / sizeof *stages)]);
 }
 
+static void choose(struct draw *d, const struct choice *c, size_t n, struct text *settings)
+{
+    for (size_t i = 0; i < n; i++) {
+        int count = 0;
+        while (count < MAX_VALUES && c[i].values[count]) count++;
+        if (draw_below(d, 100) >= c[i].percent) continue;
+        text_addf(settings, " %s", c[i].values[draw_below(d, count)]);
+    }
+}
+
+void draw_choose_gpu(struct draw *d, struct text *settings)
+{
+    choose(d, gpu_choices, sizeof gpu_choices / sizeof *gpu_choices, settings);
+}
+
 void draw_make(struct draw *d, uint64_t number, const char *data)
 {
     *d = (struct draw){.number = number, .folder = test_folder(), .also = ""};
@@ -242,12 +273,7 @@ void draw_make(struct draw *d, uint64_t number, const char *data)
     d->layout = &draw_layouts[draw_below(d, DRAW_LAYOUTS)];
     draw_config(d, data);
     text_adds(&d->settings, "");
-    for (int i = 0; i < CHOICES; i++) {
-        int count = 0;
-        while (count < MAX_VALUES && choices[i].values[count]) count++;
-        if (draw_below(d, 100) >= choices[i].percent) continue;
-        text_addf(&d->settings, " %s", choices[i].values[draw_below(d, count)]);
-    }
+    choose(d, choices, sizeof choices / sizeof *choices, &d->settings);
     bool samples = strstr(d->config.data, "megatron"), masked = draw_has(d, "objective.name=");
     if (draw_below(d, 6) == 0 && !masked)
         text_addf(&d->settings, " data.tokenizer=%s/" TOKENIZER, data);

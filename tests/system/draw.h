@@ -23,6 +23,7 @@ struct draw {
     const struct draw_layout *layout;
     int steps;
     double seconds;               /* that the first run took */
+    const char *program;          /* NULL: that under test */
     const char *also;             /* settings that a relation adds */
     struct text config, settings; /* settings: without the layout's */
 };
@@ -31,6 +32,9 @@ struct draw {
 void draw_make(struct draw *d, uint64_t number, const char *data);
 void draw_release(struct draw *d);
 void draw_write_data(const char *data);
+
+/* Adds settings of a run on a GPU. */
+void draw_choose_gpu(struct draw *d, struct text *settings);
 
 /* A random number from 0 to n - 1. */
 int draw_below(struct draw *d, int n);

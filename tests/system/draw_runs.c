@@ -41,8 +41,12 @@ int draw_run(const struct draw *d, const char *command, const struct draw_layout
              const char *dump, struct text *err)
 {
     struct text line = {0};
+    struct words w;
+    if (d->program) text_addf(&line, "%s ", d->program);
     add_command(&line, d, command, layout, dump);
-    int code = draw_run_line(&line, NULL, err);
+    split_words(&w, &line);
+    int code = d->program ? test_run(w.words, NULL, err) : test_llamero(NULL, err, w.words);
+    free(w.line);
     text_release(&line);
     return code;
 }
