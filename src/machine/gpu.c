@@ -183,7 +183,7 @@ enum status gpu_machine_wrap_comms(struct machine *m, const struct device_config
     nccl_set_launch_order(m->mesh.degree[AXIS_pp] > 1);
     TRY(can_use_nccl(m, c->comm, &use_nccl));
     log_line(LOG_INFO, "tensors travel between GPUs by %s",
-             use_nccl ? "NCCL" : "staging in host memory");
+             use_nccl ? nccl_title : "staging in host memory");
     if (!use_nccl) return groups_wrap_device(&m->groups, wrap_staged, m->queue);
     TRY(nccl_open((struct nccl **)&m->carrier, m->queue, TRANSFER_TIMEOUT_S));
     TRY(groups_wrap_device(&m->groups, wrap_nccl, m->carrier));

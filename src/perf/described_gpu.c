@@ -4,8 +4,10 @@
 /* What a process takes before it allocates anything: the driver's reserve, which nvidia-smi counts
  * as memory and cudaMemGetInfo does not, and the context with the code of kernels and libraries. */
 static const size_t CONTEXT_BYTES = (size_t)1 << 30;
-/* Buffers of a communicator.  A channel connects two ranks, and so needs fewer. */
-static const size_t COMMUNICATOR_BYTES = (size_t)256 << 20, CHANNEL_BYTES = (size_t)32 << 20;
+/* Buffers of a communicator.  RCCL connects trees beside the rings when it opens.  A channel
+ * connects two ranks, and so needs fewer. */
+static const size_t NCCL_BYTES = (size_t)256 << 20, RCCL_BYTES = (size_t)512 << 20;
+static const size_t CHANNEL_BYTES = (size_t)32 << 20;
 /* Buffers for a pair of ranks that an all-to-all connects. */
 static const size_t NEAR_PEER_BYTES = (size_t)64 << 20, FAR_PEER_BYTES = (size_t)16 << 20;
 
@@ -78,12 +80,13 @@ void described_gpu_add_communicators(const struct config *c, const struct model_
                                      struct memory_plan *plan)
 {
     static const enum group of_tensors[] = {GROUP_replicate, GROUP_shard, GROUP_tp};
-    bool is_aws = hardware_row((enum hardware_row)c->device.hardware)->vendor == VENDOR_aws;
-    if (c->device.comm == DEVICE_COMM_staged || is_aws) return;
+    enum hardware_vendor vendor = hardware_row((enum hardware_row)c->device.hardware)->vendor;
+    if (c->device.comm == DEVICE_COMM_staged || vendor == VENDOR_aws) return;
+    int communicators = replica_groups(shape, mesh);
     for (size_t i = 0; i < sizeof of_tensors / sizeof *of_tensors; i++)
-        if (mesh_group_size(mesh, of_tensors[i]) > 1)
-            plan->bytes[MEMORY_communication] += COMMUNICATOR_BYTES;
-    plan->bytes[MEMORY_communication] += (size_t)replica_groups(shape, mesh) * COMMUNICATOR_BYTES;
+        communicators += mesh_group_size(mesh, of_tensors[i]) > 1;
+    plan->bytes[MEMORY_communication] +=
+        (size_t)communicators * (vendor == VENDOR_amd ? RCCL_BYTES : NCCL_BYTES);
     if (c->optimizer.name == OPTIMIZER_Muon) /* all-to-alls over both groups (muon.h) */
         plan->bytes[MEMORY_communication] += peer_bytes(mesh, GROUP_shard, (int)node_ranks) +
                                              peer_bytes(mesh, GROUP_tp, (int)node_ranks);

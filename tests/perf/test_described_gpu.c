@@ -154,6 +154,8 @@ TEST(described_gpu_counts_communicators_of_replicated_parameters)
     CHECK(communication(tied, pp, 2) == communication(untied, pp, 2) + one);
     CHECK(communication("model.n_kv_heads=2", tp, 4) ==
           communication("model.n_kv_heads=4", tp, 4) + one);
+    size_t rccl = communication("device.hardware=mi250x", tp, 4);
+    CHECK(rccl == 2 * communication("device.hardware=h100", tp, 4) && rccl > 0);
 }
 
 /* All-to-alls connect each pair of ranks of the group: 7 peers on the node, 8 on another. */

@@ -57,7 +57,7 @@ enum status communicator_prepare(struct communicator_opening *o);
  * two ranks.  A broadcast connects the library's ring, on which it also makes all-gathers,
  * reduce-scatters and large all-reduces, mostly.  Trees, NVLS, PAT and the pairs of ranks of an
  * all-to-all connect at their first use: most groups never use them, and each has buffers of its
- * own. */
+ * own.  RCCL connects trees at once. */
 enum status communicator_open(struct communicator_opening *o);
 /* After a failure of this or another rank: aborts those that are open, as communicator_abort_all,
  * and frees what communicator_prepare allocated, unless a transfer may still be in flight.  Those

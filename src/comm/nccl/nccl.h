@@ -42,8 +42,8 @@ enum status nccl_load(void);
  * them work.  CUDA has at most 32, and does not document which streams share one; the first 32, we
  * assume, do not.  HIP gives each stream a queue of its own until that many exist of its priority,
  * or, since July 2026, of all priorities (acquireQueue in clr's rocdevice.cpp), and has no maximum.
- * Its default is 4: then RCCL's streams, which wait for the end of each transfer, may share the
- * queue of kernels, and nothing overlaps.
+ * Its default is 4: then RCCL's streams, which wait for transfers to end, may share the queue of
+ * kernels, and nothing overlaps.
  *
  * Without channels sharing cannot hang.  All ranks run the same step, so there is one order of all
  * transfers, shifts included, in which each rank starts its own.  What a rank gives its streams
@@ -74,6 +74,7 @@ enum { NCCL_HARDWARE_QUEUES = 32, RCCL_HARDWARE_QUEUES = 48 };
 enum { NCCL_STREAMS = 2, RCCL_STREAMS = 3 };
 enum { AMD_GPU_QUEUES = 24, AMD_OTHER_QUEUES = 2 };
 /* Of this program's library. */
+extern const char nccl_title[]; /* NCCL or RCCL */
 extern const char nccl_queues_variable[];
 extern const int nccl_max_queues, nccl_library_streams;
 extern const int nccl_gpu_queues; /* that a GPU of this program runs at once; 0: no such limit */

@@ -10,6 +10,7 @@
 /* 2.22 aborts communicators together (communicator_abort_all), according to its release notes:
  * "Support ncclGroupStart/End for ncclCommAbort/Destroy".  RCCL has that from ROCm 6.4 on. */
 enum { MIN_MAJOR = 2, MIN_MINOR = 22 };
+const char nccl_title[] = NCCL_TITLE;
 #if defined(GPU_HIP)
 const char nccl_queues_variable[] = "GPU_MAX_HW_QUEUES";
 const int nccl_gpu_queues = AMD_GPU_QUEUES;
