@@ -167,7 +167,7 @@ enum status run_folder_check(const char *path)
     if (!run_folder_is_run(path))
         FAIL(MISSING,
              "%s: not a run: expected a dump folder (job.dump_folder) with metrics.jsonl, or with "
-             "config.toml and log.txt",
+             "config.toml and log.txt; `llamero runs` lists the runs in a folder",
              path);
     return STATUS_OK;
 }
