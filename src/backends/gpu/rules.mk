@@ -48,6 +48,9 @@ $(foreach warp,32 64,$(eval $(call compile_emulated,$(warp))))
 $(EMULATED_DIR)/emulated-flags: FORCE
 	$(call stamp,$(EMULATED_CXX))
 
+# Suspends threads for kernels, which no sanitizer sees either.
+$(B)/src/backends/gpu/emulator/thread_block.o: private OWN := -fno-sanitize=all
+
 # The whole program over an emulated GPU, for tests of its commands: tests/llamero-gpu with warps of
 # 32 lanes, llamero-gpu64 with those of 64.
 GPU_OBJECTS := $(B)/src/backends/gpu/% $(B)/src/comm/nccl/% $(B)/src/machine/gpu.o
