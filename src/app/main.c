@@ -8,7 +8,6 @@
 #include "base/program.h"
 #include "base/text.h"
 #include "base/thread.h"
-#include "comm/comm.h"
 #include "doctor/build.h"
 #include "machine/launch.h"
 
@@ -129,7 +128,7 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN); /* a write beyond `ulimit -f` fails with EFBIG, and a message */
     enum status st = run_command(argc, argv);
     if (!st && (fflush(stdout) || ferror(stdout))) st = FAILURE(IO, "writing to stdout failed");
-    if (st && !comm_failed_elsewhere()) log_failure(st);
+    if (st && !status_is_remote()) log_failure(st);
     /* The call chain helps developers but confuses users, so it is printed on request. */
     if (st && getenv("LLAMERO_TRACE")) fprintf(stderr, "%s", status_stack());
     if (st && st != STATUS_REQUEUE && !status_is_shared())

@@ -15,7 +15,7 @@ static const char NEWLINES[] = {NEWLINE, 0};
 /* Each thread's last failure. */
 static _Thread_local char message[STATUS_TEXT];
 static _Thread_local char stack[STATUS_TEXT];
-static _Thread_local bool shared, reported;
+static _Thread_local bool shared, remote, reported;
 static bool exits_on_bug;
 
 static const struct {
@@ -34,6 +34,8 @@ const char *status_message(void) { return message; }
 const char *status_stack(void) { return stack; }
 void status_mark_shared(void) { shared = true; }
 bool status_is_shared(void) { return shared; }
+void status_mark_remote(void) { remote = true; }
+bool status_is_remote(void) { return remote; }
 void status_mark_reported(void) { reported = true; }
 bool status_is_reported(void) { return reported; }
 
@@ -70,7 +72,7 @@ enum status status_fail(enum status s, const char *file, int line, const char *f
     va_start(ap, fmt);
     (strchr(fmt, '\n') ? format_lines : format_line)(message, sizeof message, fmt, ap);
     va_end(ap);
-    shared = reported = false;
+    shared = remote = reported = false;
     snprintf(stack, sizeof stack, "  at %s:%d\n", file, line);
     return s;
 }
@@ -100,7 +102,7 @@ enum status status_save(struct failure *f, enum status s)
 {
     if (f->status || !s) return f->status;
     f->status = s;
-    f->is_shared = shared;
+    f->is_shared = shared, f->is_remote = remote;
     snprintf(f->message, sizeof f->message, "%s", message);
     snprintf(f->stack, sizeof f->stack, "%s", stack);
     return s;
@@ -109,7 +111,7 @@ enum status status_save(struct failure *f, enum status s)
 enum status status_restore(const struct failure *f)
 {
     if (!f->status) return STATUS_OK;
-    shared = f->is_shared, reported = false;
+    shared = f->is_shared, remote = f->is_remote, reported = false;
     snprintf(message, sizeof message, "%s", f->message);
     snprintf(stack, sizeof stack, "%s", f->stack);
     return f->status;

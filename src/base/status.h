@@ -53,6 +53,9 @@ enum status status_prefix(enum status s, const char *fmt, ...)
  * an orderly way and none must be killed. */
 void status_mark_shared(void);
 bool status_is_shared(void);
+/* Marks this thread's last failure as that of another rank, which reports it itself. */
+void status_mark_remote(void);
+bool status_is_remote(void);
 /* Marks this thread's last failure as reported to the user. */
 void status_mark_reported(void);
 bool status_is_reported(void);
@@ -60,7 +63,7 @@ bool status_is_reported(void);
 /* A saved failure: for later, past this thread's next FAIL, or for another thread. */
 struct failure {
     enum status status;
-    bool is_shared;
+    bool is_shared, is_remote;
     char message[STATUS_TEXT], stack[STATUS_TEXT];
 };
 /* Saves `s`, this thread's last failure, unless `f` has one already; returns the saved status. */

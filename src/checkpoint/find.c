@@ -222,7 +222,7 @@ enum status checkpoint_advise(const char *folder, enum status st)
 {
     struct failure why = {0};
     size_t len = strlen(folder);
-    if (st != STATUS_DATA || comm_failed_elsewhere()) return st;
+    if (st != STATUS_DATA || status_is_remote()) return st;
     while (len > 1 && folder[len - 1] == '/') len--;
     char *path = heap_string(folder, len), *parent = file_parent(path);
     int64_t step = folder_path_step(path);

@@ -261,7 +261,7 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
 {
     enum status lost = checkpointer_wait(c); /* the previous save failed; this one need not */
     bool is_final = lost == STATUS_DIVERGED || lost == STATUS_DEVICE;
-    if (is_final && !comm_failed_elsewhere())
+    if (is_final && !status_is_remote())
         status_prefix(lost, "the checkpoint of step %lld", (long long)c->state.step);
     if (is_final) return lost;
     log_lost(c, lost);

@@ -363,23 +363,19 @@ enum status comm_agree(const struct comm *c, enum status mine)
     if (!code) return STATUS_OK;
     int first = c->size - (int)(code / STATUS_COUNT % (c->size + 1));
     st = (enum status)(code % STATUS_COUNT);
-    if (mine && mine != st && !comm_failed_elsewhere()) /* nothing else reports it */
+    if (mine && mine != st && !status_is_remote()) /* nothing else reports it */
         log_line(LOG_WARN, "%s (rank %d failed, too: %s)", own.message, first, status_text(st));
-    if (first != c->rank)
+    if (first != c->rank) {
         status_fail(st, __FILE__, __LINE__, "rank %d failed: %s", first, status_text(st));
+        status_mark_remote();
+    }
     if (c->size > 1) status_mark_shared();
     return st;
 }
 
-bool comm_failed_elsewhere(void)
-{
-    int rank, end = 0;
-    return sscanf(status_message(), "rank %d failed: %n", &rank, &end) == 1 && end > 0;
-}
-
 bool comm_logs_failure(const struct comm *c, enum status s)
 {
-    return c->rank == 0 || (s != STATUS_COMM && !comm_failed_elsewhere());
+    return c->rank == 0 || (s != STATUS_COMM && !status_is_remote());
 }
 
 /* --- sums in the order of comm.h ------------------------------------------------------------ */

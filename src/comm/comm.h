@@ -152,11 +152,10 @@ void comm_describe(const struct collective *x, char *text, size_t size);
  * pass OK, else on every rank the status of the most severe failure (DEVICE, then COMM, then all
  * others), of the lowest rank that has one, so that all take the same branch.  That rank keeps its
  * message and trace; on the others the message names it.  A rank that failed with another status
- * logs its own message.  The failure then counts as shared (status_is_shared).  If the ranks cannot
- * agree: this rank's own failure, else that of the collective (COMM, ...). */
+ * logs its own message.  The failure then counts as shared, and on the ranks that only name it as
+ * remote (status.h).  If the ranks cannot agree: this rank's own failure, else that of the
+ * collective (COMM, ...). */
 enum status comm_agree(const struct comm *c, enum status mine);
-/* Whether this thread's last failure only repeats another rank's, which reports it itself. */
-bool comm_failed_elsewhere(void);
 /* Whether this rank logs this thread's last failure, `s`, after which the run continues, or ends
  * for another reason: rank 0 does, so that its log has every failure, and a rank that failed
  * itself, as only it knows why. */

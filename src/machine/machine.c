@@ -129,7 +129,7 @@ void machine_close_ranks(struct machine *m, enum status how)
     /* All ranks close together.  The one that failed reports it before that, because a launcher may
      * end all ranks as soon as one has ended. */
     bool together = how == STATUS_REQUEUE || (how && status_is_shared());
-    if (together && !comm_failed_elsewhere()) log_failure(how);
+    if (together && !status_is_remote()) log_failure(how);
     bool is_gpu = queue_device_allocator(m->queue);
     groups_close(&m->groups);
     if (is_gpu)

@@ -168,7 +168,7 @@ enum status rollback_advise(const char *folder, enum status st)
 {
     struct failure why = {0};
     struct text advice = {0};
-    if (st != STATUS_DIVERGED || comm_failed_elsewhere()) return st;
+    if (st != STATUS_DIVERGED || status_is_remote()) return st;
     status_save(&why, st);
     list_checkpoints(folder, &advice);
     size_t used = strlen(why.message);

@@ -95,7 +95,7 @@ enum status run_checkpoint_save_if_possible(struct training_run *r)
     enum status st = run_checkpoint_save(r, false);
     bool skips = r->config->guard.nonfinite == NONFINITE_skip;
     bool is_fatal = st == STATUS_DEVICE || st == STATUS_COMM || (st == STATUS_DIVERGED && !skips);
-    if (is_fatal && !comm_failed_elsewhere()) /* this rank reports it when the run ends */
+    if (is_fatal && !status_is_remote()) /* this rank reports it when the run ends */
         return status_prefix(st, "cannot save the checkpoint of step %lld",
                              (long long)r->trainer.steps_done);
     if (st && st != STATUS_COMM) run_checkpoint_log_unsaved(r, st);

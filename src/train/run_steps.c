@@ -39,7 +39,7 @@ static void count_step(const struct trainer *t, const struct step_result *s, str
 /* Adds to a failure of this rank at which step, and doing what, it occurred. */
 static enum status add_step(int64_t step, const char *doing, enum status st)
 {
-    if (!st || st == STATUS_DIVERGED || st == STATUS_REQUEUE || comm_failed_elsewhere()) return st;
+    if (!st || st == STATUS_DIVERGED || st == STATUS_REQUEUE || status_is_remote()) return st;
     return status_prefix(st, "step %lld, %s", (long long)step, doing);
 }
 
@@ -166,7 +166,7 @@ static enum status save_or_roll_back(struct training_run *r, const struct step_r
 {
     enum status st = run_checkpoint_save_if_possible(r);
     if (st != STATUS_DIVERGED || r->config->guard.nonfinite != NONFINITE_rollback) return st;
-    if (!comm_failed_elsewhere()) log_line(LOG_WARN, "%s", status_message());
+    if (!status_is_remote()) log_line(LOG_WARN, "%s", status_message());
     return roll_back(r, s, true);
 }
 

@@ -167,28 +167,29 @@ TEST(try_prefix_keeps_status_and_trace)
     CHECK(strstr(status_stack(), "in fails(value)") && strstr(status_stack(), "in passes_up(6)"));
 }
 
-TEST(failure_is_marked_shared_until_the_next_one)
+TEST(failure_is_marked_shared_and_remote_until_the_next_one)
 {
     status_fail(STATUS_IO, "x.c", 1, "the disk is full");
-    CHECK(!status_is_shared());
-    status_mark_shared();
-    CHECK(status_is_shared());
+    CHECK(!status_is_shared() && !status_is_remote());
+    status_mark_shared(), status_mark_remote();
+    status_prefix(STATUS_IO, "step 3");
+    CHECK(status_is_shared() && status_is_remote());
     status_fail(STATUS_IO, "x.c", 1, "the disk is full");
-    CHECK(!status_is_shared());
+    CHECK(!status_is_shared() && !status_is_remote());
 }
 
-TEST(restored_failure_is_shared_exactly_if_it_was_when_it_was_saved)
+TEST(restored_failure_is_shared_and_remote_exactly_if_it_was_when_it_was_saved)
 {
     struct failure alone = {0}, together = {0};
     status_save(&alone, fails(7));
-    status_mark_shared(); /* of another failure, say */
+    status_mark_shared(), status_mark_remote(); /* of another failure, say */
     CHECK_STATUS(DATA, status_restore(&alone));
-    CHECK(!status_is_shared());
+    CHECK(!status_is_shared() && !status_is_remote());
     fails(8);
-    status_mark_shared();
+    status_mark_shared(), status_mark_remote();
     status_save(&together, STATUS_DATA);
     fails(9);
     CHECK_STATUS(DATA, status_restore(&together));
-    CHECK(status_is_shared());
+    CHECK(status_is_shared() && status_is_remote());
     CHECK_MESSAGE("got 8");
 }

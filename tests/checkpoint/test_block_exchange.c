@@ -118,7 +118,7 @@ static enum status fill_without_source(const struct comm *world, void *context)
     const char *says = world->rank ? "the device is gone" : "rank 1 failed";
     if (all != STATUS_IO || !strstr(status_message(), says))
         FAIL_OUT(DATA, "rank %d: status %d: %s", world->rank, all, status_message());
-    if (comm_failed_elsewhere() != !world->rank) FAIL_OUT(DATA, "said: %s", status_message());
+    if (status_is_remote() != !world->rank) FAIL_OUT(DATA, "said: %s", status_message());
 out:
     block_exchange_close(&x);
     rank_shard_release(&s), rank_shard_release(&last);

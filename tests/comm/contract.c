@@ -347,8 +347,10 @@ static enum status agree_on(const struct comm *c, enum status two, enum status t
     if (c->rank == 3) mine = status_fail(three, "x.c", 1, "this one too");
     const char *own = c->rank == 2 ? "the seventh row is bad" : "this one too";
     RANK_CHECK(comm_agree(c, mine) == worst && status_is_shared());
-    RANK_CHECK(comm_failed_elsewhere() == (c->rank != first));
+    RANK_CHECK(status_is_remote() == (c->rank != first));
     RANK_CHECK(!strcmp(status_message(), c->rank == first ? own : theirs));
+    status_prefix(worst, "step 3");
+    RANK_CHECK(status_is_remote() == (c->rank != first));
     return STATUS_OK;
 }
 

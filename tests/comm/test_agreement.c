@@ -32,7 +32,7 @@ static enum status compare(const struct comm *c, void *context)
     agreement_release(&a);
     RANK_CHECK(st == (same ? STATUS_OK : STATUS_CONFIG));
     if (same) return STATUS_OK;
-    RANK_CHECK(status_is_shared() && comm_failed_elsewhere() == (c->rank > 0));
+    RANK_CHECK(status_is_shared() && status_is_remote() == (c->rank > 0));
     for (int i = 0; c->rank == 0 && i < 4 && x->parts[i]; i++)
         if (!strstr(status_message(), x->parts[i]))
             FAIL(DATA, "\"%s\" is not in: %s", x->parts[i], status_message());
@@ -120,7 +120,7 @@ static enum status gather_differently(const struct comm *c, void *context)
     RANK_CHECK(c->counts->last.kind == TRANSFER_all_reduce && c->counts->last.count == sizeof x);
     enum status st = agreement_check_collectives(c);
     if (!*differs) return st;
-    RANK_CHECK(st == STATUS_COMM && !status_is_shared() && !comm_failed_elsewhere());
+    RANK_CHECK(st == STATUS_COMM && !status_is_shared() && !status_is_remote());
     RANK_CHECK(
         strstr(status_message(), "the sequence of collectives differs between ranks: shard"));
     RANK_CHECK(strstr(status_message(), "on ranks 0-1 ("));

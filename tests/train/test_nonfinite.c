@@ -80,7 +80,7 @@ static enum status run_rank(const struct comm *world, void *context)
         snprintf(in->message, sizeof in->message, "%s", st ? status_message() : "");
     } else {
         RANK_CHECK(st == in->status || st == STATUS_DIVERGED);
-        RANK_CHECK(!st || comm_failed_elsewhere());
+        RANK_CHECK(!st || status_is_remote());
     }
     training_close(&t);
     return STATUS_OK;
