@@ -354,8 +354,9 @@ static int64_t severity(enum status s) { return s == STATUS_DEVICE ? 2 : s == ST
 enum status comm_agree(const struct comm *c, enum status mine)
 {
     struct failure own = {0};
-    /* The maximum is the most severe failure, of the lowest rank with one. */
-    int64_t order = severity(mine) * (c->size + 1) + c->size - c->rank;
+    /* The maximum is the most severe failure, of the lowest rank that knows its cause. */
+    int64_t kind = 2 * severity(mine) + !status_is_remote();
+    int64_t order = kind * (c->size + 1) + c->size - c->rank;
     int64_t code = mine ? order * STATUS_COUNT + (int64_t)mine : 0;
     status_save(&own, mine);
     enum status st = comm_all_reduce_int64(c, REDUCE_MAX, &code, 1);

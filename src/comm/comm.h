@@ -150,11 +150,11 @@ void comm_describe(const struct collective *x, char *text, size_t size);
 
 /* Agrees on whether any rank has failed (as ULFM's MPIX_Comm_agree): returns OK only if all ranks
  * pass OK, else on every rank the status of the most severe failure (DEVICE, then COMM, then all
- * others), of the lowest rank that has one, so that all take the same branch.  That rank keeps its
- * message and trace; on the others the message names it.  A rank that failed with another status
- * logs its own message.  The failure then counts as shared, and on the ranks that only name it as
- * remote (status.h).  If the ranks cannot agree: this rank's own failure, else that of the
- * collective (COMM, ...). */
+ * others), of the lowest rank whose own it is, so that all take the same branch.  That rank keeps
+ * its message and trace, also if all agree again; on the others the message names it.  A rank that
+ * failed with another status logs its own message.  The failure then counts as shared, and on the
+ * ranks that only name it as remote (status.h).  If the ranks cannot agree: this rank's own
+ * failure, else that of the collective (COMM, ...). */
 enum status comm_agree(const struct comm *c, enum status mine);
 /* Whether this rank logs this thread's last failure, `s`, after which the run continues, or ends
  * for another reason: rank 0 does, so that its log has every failure, and a rank that failed

@@ -351,6 +351,9 @@ static enum status agree_on(const struct comm *c, enum status two, enum status t
     RANK_CHECK(!strcmp(status_message(), c->rank == first ? own : theirs));
     status_prefix(worst, "step 3");
     RANK_CHECK(status_is_remote() == (c->rank != first));
+    RANK_CHECK(comm_agree(c, worst) == worst); /* a caller may agree again */
+    RANK_CHECK(status_is_remote() == (c->rank != first));
+    RANK_CHECK(strstr(status_message(), c->rank == first ? own : theirs));
     return STATUS_OK;
 }
 
