@@ -14,7 +14,8 @@
 
 struct closest {
     const char *word, *name; /* name: the best so far, borrowed from the caller; NULL: none */
-    size_t cost;             /* of that name: 0 is equal */
+    size_t cost; /* of that name: twice the distance, 0 is equal; of an abbreviation the length of
+                  * the longer one, plus 1 */
 };
 
 struct closest closest_to(const char *word);

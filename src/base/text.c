@@ -136,47 +136,11 @@ bool text_is_utf8(const char *bytes, size_t len)
     return true;
 }
 
-enum { MAX_DISTANCE = 127 };
-
-/* The edit distance, or `most` if it is not less.  Every path through the table crosses every row,
- * so a row whose minimum reaches `most` ends the search. */
-static size_t distance_below(const char *a, const char *b, size_t most)
-{
-    size_t row[MAX_DISTANCE + 1], la = strlen(a), lb = strlen(b);
-    if (la > MAX_DISTANCE || lb > MAX_DISTANCE) return most;
-    if ((la > lb ? la - lb : lb - la) >= most) return most;
-    for (size_t j = 0; j <= lb; j++) row[j] = j;
-    for (size_t i = 1; i <= la; i++) {
-        size_t diagonal = row[0], least = i;
-        row[0] = i;
-        for (size_t j = 1; j <= lb; j++) {
-            size_t best = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            if (row[j] + 1 < best) best = row[j] + 1;
-            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
-            row[j] = best;
-            if (best < least) least = best;
-        }
-        if (least >= most) return most;
-    }
-    return row[lb] < most ? row[lb] : most;
-}
-
 bool text_is_choice(const char *words, const char *word, size_t len)
 {
     for (const char *at = words; *at; at += strcspn(at, "|"), at += *at == '|')
         if (strcspn(at, "|") == len && !strncmp(at, word, len)) return true;
     return false;
-}
-
-size_t text_distance(const char *a, const char *b) { return distance_below(a, b, MAX_DISTANCE); }
-
-bool text_is_closer(const char *name, const char *word, size_t *best)
-{
-    size_t distance = distance_below(name, word, *best);
-    bool nearer = distance < *best;
-    *best = distance;
-    return nearer;
 }
 
 void text_add_shell(struct text *out, const char *word)

@@ -46,10 +46,5 @@ bool text_is_utf8(const char *bytes, size_t len);
 /* Whether the first `len` bytes of `word` are one of the words in "a|b|c". */
 bool text_is_choice(const char *words, const char *word, size_t len);
 
-/* Levenshtein distance. */
-size_t text_distance(const char *a, const char *b);
-/* For "did you mean": if `name` is closer to `word` than *best, lowers *best and returns true. */
-bool text_is_closer(const char *name, const char *word, size_t *best);
-
 /* Appends a word for a POSIX shell: in quotes if it has a special character. */
 void text_add_shell(struct text *t, const char *word);

@@ -101,23 +101,18 @@ const char *closest_key_find(const char *key, char *buffer, size_t size)
 
 const char *closest_key_misspelled(const char *key, char *buffer, size_t size)
 {
+    enum { MAX_COST = 2 * 2 }; /* two edits */
     const char *dot = strchr(key, '.');
-    size_t best = 3, prefix = dot ? (size_t)(dot - key) + 1 : 0;
-    const char *found = NULL;
-    char name[128];
+    size_t prefix = dot ? (size_t)(dot - key) + 1 : 0;
+    char section[64];
     if (!dot || strchr(dot + 1, '.') || strlen(dot + 1) < 5) return NULL;
+    struct closest c = closest_to(dot + 1);
     for (size_t i = 0; i < config_num_foreign; i++) {
         const char *row = config_foreign[i].name;
-        if (strncmp(row, key, prefix) != 0 || strchr(row, '*') || !text_is_closer(row, key, &best))
-            continue;
-        snprintf(buffer, size, "%s", row);
-        found = buffer;
+        if (!strncmp(row, key, prefix) && !strchr(row, '*')) closest_offer(&c, row + prefix);
     }
-    snprintf(name, sizeof name, "%.*s", (int)(prefix - 1), key);
-    const struct config_section *s = find_section(name);
-    for (size_t r = 0; s && r < s->count; r++) {
-        if (!text_is_closer(s->rows[r].name, dot + 1, &best)) continue;
-        found = write_key(s->name, s->rows[r].name, buffer, size);
-    }
-    return found;
+    snprintf(section, sizeof section, "%.*s", (int)(prefix - 1), key);
+    const struct config_section *s = find_section(section);
+    for (size_t r = 0; s && r < s->count; r++) closest_offer(&c, s->rows[r].name);
+    return c.cost <= MAX_COST ? write_key(section, c.name, buffer, size) : NULL;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/model_shape.h"
 
+#include "base/closest.h"
 #include "base/text.h"
 
 #include <float.h>
@@ -129,43 +130,48 @@ static const struct {
     {"mamba", "is a state space model"},
 };
 
-/* Why a family is not one of ours; NULL: its name is similar to one. */
+/* Why a family is not one of ours; NULL: it is, or its name is unknown. */
 static const char *family_difference(const char *family)
 {
-    size_t best = 3;
     for (size_t i = 0; i < sizeof other_families / sizeof *other_families; i++)
         if (!strncasecmp(family, other_families[i].begins, strlen(other_families[i].begins)))
             return other_families[i].difference;
-    for (int i = 0; i < NUM_FLAVORS; i++)
-        if (!strcmp(family, flavors[i].family) || text_is_closer(flavors[i].family, family, &best))
-            return NULL;
-    return "is not a known family";
+    return NULL;
+}
+
+static enum status fail_flavor(const char *family, const char *name)
+{
+    const char *difference = family_difference(family);
+    struct closest c = closest_to(family);
+    struct text sizes = {0};
+    enum status st = STATUS_OK;
+    for (int i = 0; i < NUM_FLAVORS; i++) {
+        closest_offer(&c, flavors[i].family);
+        if (!strcmp(flavors[i].family, family))
+            text_addf(&sizes, "%s%s", sizes.len ? ", " : "", flavors[i].name);
+    }
+    if (sizes.len)
+        FAIL_OUT(CONFIG, "model.name = \"%s\", model.flavor = \"%s\": unknown size; expected %s",
+                 family, name, sizes.data);
+    if (!difference && c.name)
+        FAIL_OUT(CONFIG, "model.name = \"%s\": unknown family; did you mean \"%s\"?", family,
+                 c.name);
+    FAIL_OUT(CONFIG,
+             "model.name = \"%s\": not supported: %s %s; expected llama2, llama3, llama3.1, "
+             "llama3.2, frontier, mistral, olmo2, qwen2.5, qwen3 or smollm3",
+             family, family, difference ? difference : "is not a known family");
+out:
+    text_release(&sizes);
+    return st;
 }
 
 static enum status find_flavor(const char *family, const char *name, const struct flavor **out)
 {
-    const struct flavor *closest = &flavors[0];
-    size_t best = SIZE_MAX;
-    const char *difference = family_difference(family);
-    if (difference)
-        FAIL(CONFIG,
-             "model.name = \"%s\": not supported: %s %s; expected llama2, llama3, llama3.1, "
-             "llama3.2, frontier, mistral, olmo2, qwen2.5, qwen3 or smollm3",
-             family, family, difference);
     for (int i = 0; i < NUM_FLAVORS; i++) {
-        const struct flavor *f = &flavors[i];
-        /* Prefer the right family with a wrong size over the reverse. */
-        size_t distance = 4 * text_distance(family, f->family) + text_distance(name, f->name);
-        if (distance < best) best = distance, closest = f;
+        *out = &flavors[i];
+        if (!strcmp(flavors[i].family, family) && !strcmp(flavors[i].name, name)) return STATUS_OK;
     }
-    if (best)
-        FAIL(CONFIG,
-             "model.name = \"%s\", model.flavor = \"%s\": unknown model size; did you mean name "
-             "\"%s\" "
-             "with flavor \"%s\"?",
-             family, name, closest->family, closest->name);
-    *out = closest;
-    return STATUS_OK;
+    return fail_flavor(family, name);
 }
 
 bool model_shape_masks_documents(const struct model_config *c)

@@ -41,7 +41,8 @@ struct vocab_slice model_shape_vocab(const struct model_shape *s, int slice);
 /* Resolves the dimensions: each option that is set, else the flavor's value.  If `vocab_size` is
  * unset, it is the tokenizer's, or without a tokenizer (0) the flavor's.  If `ffn_hidden` is unset,
  * the flavor's formula is applied to `dim`; if `vocab_multiple` is, it is 64, or 16 for V < 4096.
- * CONFIG: unknown flavor (the closest is suggested); dimensions that contradict each other. */
+ * CONFIG: unknown family or size (the closest, or all, are named); dimensions that contradict each
+ * other. */
 enum status model_shape_resolve(struct model_shape *s, const struct model_config *c,
                                 int tokenizer_vocab_size);
 /* Whether torchtitan trains this flavor with a document mask. */

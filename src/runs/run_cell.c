@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runs/run_cell.h"
 
+#include "base/closest.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,32 +94,27 @@ static bool has_column(const struct run_folder *r, const char *column)
     return run_settings_find(&r->settings, column) || run_metrics_find(&r->metrics, column);
 }
 
-/* Keeps the closest of the names so far, and how far it is. */
-struct closest_name {
-    const char *column, *name;
-    size_t distance;
-};
-
-static void consider(struct closest_name *c, const char *name)
+/* A key without its section counts as equal. */
+static void offer(struct closest *c, const char *name)
 {
     const char *dot = strrchr(name, '.');
-    if (text_is_closer(name, c->column, &c->distance)) c->name = name;
-    if (dot && !strcmp(dot + 1, c->column)) c->name = name, c->distance = 0;
+    closest_offer(c, name);
+    if (dot && !strcmp(dot + 1, c->word)) c->name = name, c->cost = 0;
 }
 
 enum status run_cell_check_column(const struct run_list *l, const char *column)
 {
-    struct closest_name c = {.column = column, .distance = strlen(column) / 2 + 1};
+    struct closest c = closest_to(column);
     for (int i = 0; i < NUM_RUN_COLUMNS; i++) {
         if (!strcmp(column, column_names[i])) return STATUS_OK;
-        consider(&c, column_names[i]);
+        offer(&c, column_names[i]);
     }
     for (size_t i = 0; i < l->count; i++)
         if (has_column(&l->runs[i], column)) return STATUS_OK;
     for (size_t i = 0; i < l->count && i < 10; i++) {
         const struct run_folder *r = &l->runs[i];
-        for (size_t k = 0; k < r->settings.count; k++) consider(&c, r->settings.all[k].key);
-        for (size_t k = 0; k < r->metrics.num_series; k++) consider(&c, r->metrics.series[k].key);
+        for (size_t k = 0; k < r->settings.count; k++) offer(&c, r->settings.all[k].key);
+        for (size_t k = 0; k < r->metrics.num_series; k++) offer(&c, r->metrics.series[k].key);
     }
     if (c.name) FAIL(USAGE, "unknown column %s; did you mean %s?", column, c.name);
     FAIL(USAGE,

@@ -49,32 +49,6 @@ TEST(text_trimmed_copies_without_outer_whitespace)
     }
 }
 
-TEST(text_distance_counts_edits)
-{
-    CHECK(text_distance("", "") == 0 && text_distance("", "abc") == 3);
-    CHECK(text_distance("steps", "steps") == 0 && text_distance("steps", "step") == 1);
-    CHECK(text_distance("kitten", "sitting") == 3 && text_distance("sitting", "kitten") == 3);
-    CHECK(text_distance("ab", "ba") == 2);
-    char endless[4096];
-    memset(endless, 'x', sizeof endless - 1);
-    endless[sizeof endless - 1] = 0;
-    CHECK(text_distance(endless, "x") > 100);
-}
-
-TEST(text_is_closer_agrees_with_the_distance)
-{
-    const char *const words[] = {"",     "a",     "steps",  "step",        "stpes",
-                                 "sets", "lr",    "kitten", "sitting",     "training.steps",
-                                 "data", "model", "mode",   "trainin.step"};
-    enum { WORDS = sizeof words / sizeof *words };
-    for (size_t i = 0; i < WORDS * WORDS * 16; i++) {
-        const char *name = words[i % WORDS], *word = words[i / WORDS % WORDS];
-        size_t distance = text_distance(name, word), before = i / WORDS / WORDS, best = before;
-        CHECK(text_is_closer(name, word, &best) == (distance < before));
-        CHECK(best == (distance < before ? distance : before));
-    }
-}
-
 TEST(utf8_validity_follows_rfc_3629)
 {
     CHECK(text_is_utf8("", 0) && text_is_utf8("a\xc3\xa9\xe2\x82\xac\xf0\x9f\xa6\x99", 10));

@@ -288,15 +288,16 @@ TEST(settings_of_different_families_do_not_combine)
     CHECK_STATUS(OK, model_shape_resolve(&s, &c, 0));
 }
 
-TEST(unknown_flavor_suggests_the_closest)
+TEST(unknown_flavors_name_the_sizes_of_the_family_or_the_closest_family)
 {
     struct model_config c = model_defaults("llama3", "80B");
     struct model_shape s;
     CHECK_STATUS(CONFIG, model_shape_resolve(&s, &c, 0));
-    CHECK_MESSAGE("did you mean name \"llama3\" with flavor \"8B\"?");
+    CHECK_MESSAGE("model.flavor = \"80B\": unknown size; expected debugmodel, ");
+    CHECK_MESSAGE(", 8B, 8B_flex, 8B_varlen, 70B, 405B");
     c = model_defaults("lama3.2", "1B");
     CHECK_STATUS(CONFIG, model_shape_resolve(&s, &c, 0));
-    CHECK_MESSAGE("name \"llama3.2\" with flavor \"1B\"");
+    CHECK_MESSAGE("model.name = \"lama3.2\": unknown family; did you mean \"llama3.2\"?");
 }
 
 TEST(other_families_are_named_as_what_they_are)
