@@ -118,22 +118,37 @@ static void write_line(enum log_level level, char *line, const char *on_stderr)
     if (file.fd >= 0) append_or_warn(level, line);
 }
 
-void log_line(enum log_level level, const char *fmt, ...)
+/* Adds the message to a line that has `len` bytes of prefix, and writes it. */
+static void write_message(enum log_level level, char *line, int len, const char *fmt, va_list ap)
 {
-    char line[LINE_BYTES];
-    int rank = own_rank;
-    bool names_rank = level == LOG_WARN && !strncmp(fmt, "rank %d on %s ", 14);
-    bool named = rank >= 0 && level != LOG_INFO && !names_rank;
-    char host[64];
-    if (named) host_name(host, sizeof host);
-    int len = named ? snprintf(line, sizeof line, "rank %d on %s: ", rank, host) : 0;
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(line + len, sizeof line - (size_t)len, fmt, ap);
-    va_end(ap);
+    vsnprintf(line + len, LINE_BYTES - (size_t)len, fmt, ap);
     pthread_mutex_lock(&lock);
     write_line(level, line, line);
     pthread_mutex_unlock(&lock);
+}
+
+void log_line(enum log_level level, const char *fmt, ...)
+{
+    char line[LINE_BYTES], host[64];
+    int rank = own_rank, len = 0;
+    if (rank >= 0 && level != LOG_INFO) {
+        host_name(host, sizeof host);
+        len = snprintf(line, sizeof line, "rank %d on %s: ", rank, host);
+    }
+    va_list ap;
+    va_start(ap, fmt);
+    write_message(level, line, len, fmt, ap);
+    va_end(ap);
+}
+
+void log_rank_warning(int rank, const char *host, const char *fmt, ...)
+{
+    char line[LINE_BYTES];
+    int len = snprintf(line, sizeof line, "rank %d on %.63s ", rank, host);
+    va_list ap;
+    va_start(ap, fmt);
+    write_message(LOG_WARN, line, len, fmt, ap);
+    va_end(ap);
 }
 
 void log_line_fitting(const char *line, const char *brief)

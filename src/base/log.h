@@ -14,8 +14,7 @@
 
 enum log_level { LOG_INFO, LOG_WARN, LOG_ERROR };
 
-/* Prefixes errors with "rank R on HOST: ", and warnings unless their format begins with
- * "rank %d on %s ", the rank that they are about; -1: no prefix. */
+/* Prefixes warnings and errors with "rank R on HOST: "; -1: no prefix. */
 void log_set_rank(int rank);
 int log_rank(void);             /* as set; -1: none */
 void log_set_quiet(bool quiet); /* keeps INFO lines off stderr; log.txt still gets them */
@@ -23,6 +22,9 @@ void log_set_quiet(bool quiet); /* keeps INFO lines off stderr; log.txt still ge
  * IO: it cannot be opened. */
 enum status log_open(const char *path);
 void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Warns about a rank, maybe another one: "rank R on HOST " and the message, without prefix. */
+void log_rank_warning(int rank, const char *host, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Logs an INFO line; a terminal too narrow for it gets the short form. */
 void log_line_fitting(const char *line, const char *brief);
 /* Draws a line on the terminal that stays below the lines that are logged; NULL: clears it.  A

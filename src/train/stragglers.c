@@ -72,11 +72,11 @@ int stragglers_compare(struct stragglers *s, struct straggler *found)
 
 static void warn(const struct stragglers *s, const struct straggler *f)
 {
-    log_line(LOG_WARN,
-             "rank %d on %s is slow: it needs %.2f ms for its part of a step, the median of its "
-             "peers is %.2f ms (%.2f x), over %d steps",
-             f->rank, s->hosts[f->rank], 1e3 * f->busy_s, 1e3 * f->typical_s,
-             f->busy_s / f->typical_s, s->strikes[f->rank] * STRAGGLERS_STEPS);
+    log_rank_warning(f->rank, s->hosts[f->rank],
+                     "is slow: it needs %.2f ms for its part of a step, the median of its peers is "
+                     "%.2f ms (%.2f x), over %d steps",
+                     1e3 * f->busy_s, 1e3 * f->typical_s, f->busy_s / f->typical_s,
+                     s->strikes[f->rank] * STRAGGLERS_STEPS);
 }
 
 enum status stragglers_add(struct stragglers *s, const struct comm *world,

@@ -37,7 +37,7 @@ static void lines_of_a_rank(void)
 {
     log_set_rank(0);
     log_line(LOG_WARN, "slow %s", "disk");
-    log_line(LOG_WARN, "rank %d on %s is slow", 2, "node7");
+    log_rank_warning(2, "node7", "is %s", "slow");
     log_set_rank(-1);
 }
 
