@@ -178,6 +178,14 @@ static __device__ __forceinline__ void stage_rows(T *to, const struct token_rows
         T *at = to + r * R::STRIDE + k;
         bool valid = r < rows.count && k < rows.K;
         const T *source = valid ? row_pointer(rows, r) + k : rows.base;
+        if constexpr (TILE_WARP == 64) {
+            uint4 x = {0, 0, 0, 0};
+            if (valid && rows.aligned) x = *(const uint4 *)source;
+            if (rows.aligned) *(uint4 *)at = swizzle_vector<T>(x, r);
+            for (int e = 0; !rows.aligned && e < R::VECTOR; e++)
+                at[e ^ tile_swizzle<T>(r)] = valid && k + e < rows.K ? source[e] : (T)0;
+            continue;
+        }
         if (rows.aligned) {
             cp_async_16(at, source, valid);
             continue;

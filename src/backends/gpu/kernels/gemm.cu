@@ -115,7 +115,8 @@ template <typename E, int HEIGHT, int WIDTH> struct staged_tile {
     {
         UNROLL
         for (int i = 0; i < COUNT; i++)
-            *(uint4 *)(shared + vector_row(i) * STRIDE + vector_column(i)) = x[i];
+            *(uint4 *)(shared + vector_row(i) * STRIDE + vector_column(i)) =
+                swizzle_vector<bf16>(x[i], vector_row(i));
     }
 };
 

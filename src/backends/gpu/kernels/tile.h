@@ -6,7 +6,10 @@
  *          its operands swapped, which transposes the accumulator.  In both, a lane's accumulator
  *          elements are exactly its elements of an A fragment (tile_from_acc needs no exchange).
  *          The emulator implements both.
- * Memory   bf16 operands are in shared memory, each row aligned to 16 bytes. */
+ * Memory   bf16 operands are in shared memory, tiles at multiples of 16 rows and columns, each row
+ *          an odd multiple of 16 bytes, so that rows r and r + 8 begin in the same bank.  A warp of
+ *          64 reads 8 bytes of 16 rows in one pass: to avoid bank conflicts, rows 8 to 15 of each
+ *          16 hold the halves of every 16 bytes swapped there. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -205,14 +208,44 @@ static __device__ __forceinline__ uint32_t pack_bf16x2(float low, float high)
 #endif
 }
 
+/* A row of T holds column c at c ^ tile_swizzle<T>(row); swizzle_vector returns 16 bytes in that
+ * order. */
+template <typename T> static __device__ __forceinline__ int tile_swizzle(int row)
+{
+    return TILE_WARP == 64 && sizeof(T) == sizeof(bf16) ? row / 8 % 2 * 4 : 0;
+}
+
+template <typename T> static __device__ __forceinline__ uint4 swizzle_vector(uint4 x, int row)
+{
+    return tile_swizzle<T>(row) ? uint4{x.z, x.w, x.x, x.y} : x;
+}
+
+/* Warps of 64: x[n] = at[lane % 16 * stride + lane / 16 * 4 + n]. */
+static __device__ __forceinline__ void load_fragment(uint32_t *x, const bf16 *at, int stride)
+{
+    int row = lane_index() % 16, column = lane_index() / 16 * 4 ^ tile_swizzle<bf16>(row);
+    uint64_t four = *(const uint64_t *)(at + row * stride + column);
+    x[0] = (uint32_t)four, x[1] = (uint32_t)(four >> 32);
+}
+
+/* Warps of 64: x[n] = at[(lane / 16 * 4 + n) * stride + lane % 16]. */
+static __device__ __forceinline__ void load_transposed_fragment(uint32_t *x, const bf16 *at,
+                                                                int stride)
+{
+    int row = lane_index() / 16 * 4, column = lane_index() % 16 ^ tile_swizzle<bf16>(row);
+    at += row * stride + column;
+    x[0] = at[0] | (uint32_t)at[stride] << 16;
+    x[1] = at[2 * stride] | (uint32_t)at[3 * stride] << 16;
+}
+
 /* a[m][k] = at[m * stride + k] */
 static __device__ __forceinline__ void tile_load(struct tile_a<bf16> *t, const bf16 *at, int stride)
 {
-    int lane = lane_index();
 #if TILE_WARP == 32
+    int lane = lane_index();
     ldmatrix_x4<false>(t->x, at + lane % 16 * stride + lane / 16 * 8);
 #else
-    memcpy(t->x, __builtin_assume_aligned(at + lane % 16 * stride + lane / 16 * 4, 8), 8);
+    load_fragment(t->x, at, stride);
 #endif
 }
 
@@ -220,24 +253,22 @@ static __device__ __forceinline__ void tile_load(struct tile_a<bf16> *t, const b
 static __device__ __forceinline__ void tile_load_transposed(struct tile_a<bf16> *t, const bf16 *at,
                                                             int stride)
 {
-    int lane = lane_index();
 #if TILE_WARP == 32
+    int lane = lane_index();
     ldmatrix_x4<true>(t->x, at + (lane % 8 + lane / 16 * 8) * stride + lane / 8 % 2 * 8);
 #else
-    at += lane / 16 * 4 * stride + lane % 16;
-    t->x[0] = at[0] | (uint32_t)at[stride] << 16;
-    t->x[1] = at[2 * stride] | (uint32_t)at[3 * stride] << 16;
+    load_transposed_fragment(t->x, at, stride);
 #endif
 }
 
 /* b[k][n] = at[n * stride + k] */
 static __device__ __forceinline__ void tile_load(struct tile_b<bf16> *t, const bf16 *at, int stride)
 {
-    int lane = lane_index();
 #if TILE_WARP == 32
+    int lane = lane_index();
     ldmatrix_x4<false>(t->x, at + (lane % 8 + lane / 16 * 8) * stride + lane / 8 % 2 * 8);
 #else
-    memcpy(t->x, __builtin_assume_aligned(at + lane % 16 * stride + lane / 16 * 4, 8), 8);
+    load_fragment(t->x, at, stride);
 #endif
 }
 
@@ -245,13 +276,11 @@ static __device__ __forceinline__ void tile_load(struct tile_b<bf16> *t, const b
 static __device__ __forceinline__ void tile_load_transposed(struct tile_b<bf16> *t, const bf16 *at,
                                                             int stride)
 {
-    int lane = lane_index();
 #if TILE_WARP == 32
+    int lane = lane_index();
     ldmatrix_x4<true>(t->x, at + lane % 16 * stride + lane / 16 * 8);
 #else
-    at += lane / 16 * 4 * stride + lane % 16;
-    t->x[0] = at[0] | (uint32_t)at[stride] << 16;
-    t->x[1] = at[2 * stride] | (uint32_t)at[3 * stride] << 16;
+    load_transposed_fragment(t->x, at, stride);
 #endif
 }
 
