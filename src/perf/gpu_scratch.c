@@ -61,7 +61,6 @@ static size_t flash_backward_bytes(const struct attention *a, int lanes)
     int KP = padded_head(a), is_bf16 = a->dtype == BF16;
     size_t visited = KP > 128 && (lanes == 64 || !is_bf16) ? 16 : 32;
     if (is_bf16 && lanes == 32 && KP == 128) visited = 64;
-    if (is_bf16 && lanes == 64 && KP == 64) visited = 64;
     size_t B = (size_t)a->B, T = (size_t)a->T;
     return padded(B * (size_t)a->H * T * sizeof(float)) +
            padded(B * divide_up(T, visited) * MASK_BYTES);

@@ -29,7 +29,7 @@ template <typename T, int KP> struct backward_tiles {
         DQ_BLOCKS = SMALL_32 ? 3 : 1, /* per multiprocessor */
         DQ_THREADS = DQ_WARPS * TILE_WARP,
         DQ_ROWS = DQ_WARPS * TILE,
-        DQ_VISITED = LARGE && (TILE_WARP == 64 || !IS_BF16) ? 16 : (IS_BF16 && KP == 64 ? 64 : 32),
+        DQ_VISITED = LARGE && (TILE_WARP == 64 || !IS_BF16) ? 16 : (SMALL_32 && KP == 64 ? 64 : 32),
         DQ_OWN_ELEMENTS = IS_BF16 ? DQ_ROWS * STRIDE : 0, /* f32 rows of its own are not staged */
         DQ_BYTES = (2 * DQ_OWN_ELEMENTS + 2 * DQ_VISITED * STRIDE) * sizeof(T),
 
