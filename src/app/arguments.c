@@ -366,12 +366,14 @@ static enum status check_config_file(const struct arguments *a, const struct arg
                                      const char *command)
 {
     static const char key[] = "job.config_file=";
+    bool has_subcommand = a->num_words && synopsis_has_subcommands(spec->usage);
     for (int i = 0; i < a->num_settings && strstr(spec->usage, " CONFIG"); i++)
         if (!strncmp(a->settings[i], key, sizeof key - 1))
             FAIL(USAGE,
                  "%s: job.config_file is not a setting: the configuration is an argument, "
-                 "as in `llamero %s %s`",
-                 command, command, a->settings[i] + sizeof key - 1);
+                 "as in `llamero %s%s%s %s`",
+                 command, command, has_subcommand ? " " : "", has_subcommand ? a->words[0] : "",
+                 a->settings[i] + sizeof key - 1);
     return STATUS_OK;
 }
 

@@ -152,7 +152,6 @@ enum status command_prepare(int argc, char **argv)
                                             .weight = 1,
                                             .may_be_empty = a.num_words > 1};
     struct tokenizer_config config = {.meta_cuts = cuts, .pattern = pattern};
-    signals_catch();
     TRY(hub_fetch(tokenizer, HUB_TOKENIZER, comm_self()));
     for (int i = 0; i < a.num_words; i++) TRY(hub_fetch(a.words[i], HUB_DATA, comm_self()));
     for (int i = 0; i < a.num_words && column[0]; i++) TRY(source_check_column(&sources[i]));
@@ -177,6 +176,7 @@ enum status command_prepare(int argc, char **argv)
         .threads = workers == UNSET ? 0 : (int)workers,
         .progress = report_progress,
     };
+    signals_catch();
     progress_begin("prepare", PROGRESS_BYTES, 0);
     enum status st = prepare_token_files(&request, &done);
     progress_end();

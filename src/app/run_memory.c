@@ -66,7 +66,7 @@ static double node_ranks_of(const struct run_memory *m, const struct config *c)
 static enum status add_libraries(struct run_memory *m, const struct config *c,
                                  const struct model_shape *shape)
 {
-    struct mesh mesh = m->machine.mesh;
+    struct machine here = m->machine;
     size_t all, used = 0;
     if (is_gpu(m) && !m->gpu) TRY(queue_memory_info(m->machine.queue, &all, &used));
     for (int i = 0; i < m->stages; i++) {
@@ -75,8 +75,8 @@ static enum status add_libraries(struct run_memory *m, const struct config *c,
             described_gpu_add_context(plan);
         else
             plan->bytes[MEMORY_context] += used;
-        mesh.at[AXIS_pp] = i;
-        if (is_gpu(m)) described_gpu_add_communicators(c, shape, &mesh, node_ranks_of(m, c), plan);
+        here.mesh.at[AXIS_pp] = i;
+        if (is_gpu(m)) described_gpu_add_communicators(c, shape, &here, node_ranks_of(m, c), plan);
     }
     return STATUS_OK;
 }

@@ -48,6 +48,7 @@ static enum status train(const struct arguments *a, int64_t vocab_size, const ch
                          bool force)
 {
     enum file_kind kind;
+    uint64_t size = 0;
     struct bpe_trainer *t;
     struct text json = {0};
     int32_t made;
@@ -56,7 +57,8 @@ static enum status train(const struct arguments *a, int64_t vocab_size, const ch
     if (!output[0]) FAIL(USAGE, "tokenizer train: --output FILE is required");
     if (a->num_words < 2) FAIL(USAGE, "tokenizer train: at least one text file is required");
     TRY(file_find(output, &kind));
-    if (kind == FILE_REGULAR && !force)
+    if (kind == FILE_REGULAR) TRY(file_size(output, &size));
+    if (size && !force) /* /dev/stdout may be an empty file */
         FAIL(CONFIG, "%s already exists; use --force to overwrite it", output);
     bpe_trainer_make(&t);
     progress_begin("reading", PROGRESS_BYTES, total_bytes(a));

@@ -267,11 +267,10 @@ static enum status write_batch(struct prepare_state *p, const struct prepare_bat
     }
     TRY(prepare_output_commit(&p->output, b->source, b->next_position));
     if (p->request->progress) p->request->progress(p->request->context, &p->output.done);
-    if (signals_pending())
-        FAIL(REQUEUE, "interrupted: %s.bin.part keeps %s; the same command resumes there",
-             p->request->prefix,
-             counted_format((int64_t)p->output.done.documents, "document").text);
-    return STATUS_OK;
+    if (!signals_pending()) return STATUS_OK;
+    if (!p->output.done.documents) FAIL(REQUEUE, "interrupted before the first document");
+    FAIL(REQUEUE, "interrupted: %s.bin.part keeps %s; the same command resumes there",
+         p->request->prefix, counted_format((int64_t)p->output.done.documents, "document").text);
 }
 
 /* One thread writes the previous batch and reads the next one while the others encode this one. */

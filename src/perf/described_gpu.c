@@ -76,11 +76,12 @@ static int replica_groups(const struct model_shape *shape, const struct mesh *me
 }
 
 void described_gpu_add_communicators(const struct config *c, const struct model_shape *shape,
-                                     const struct mesh *mesh, double node_ranks,
+                                     const struct machine *m, double node_ranks,
                                      struct memory_plan *plan)
 {
     static const enum group of_tensors[] = {GROUP_replicate, GROUP_shard, GROUP_tp};
-    enum hardware_vendor vendor = hardware_row((enum hardware_row)c->device.hardware)->vendor;
+    const struct mesh *mesh = &m->mesh;
+    enum hardware_vendor vendor = m->hardware ? m->hardware->vendor : VENDOR_none;
     if (c->device.comm == DEVICE_COMM_staged || vendor == VENDOR_aws) return;
     int communicators = replica_groups(shape, mesh);
     for (size_t i = 0; i < sizeof of_tensors / sizeof *of_tensors; i++)

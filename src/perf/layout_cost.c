@@ -26,7 +26,7 @@ enum status layout_cost_memory(struct layout_cost *out, const struct cost_model 
         TRY(trainer_plan(c, m->shape, &here, &plan));
         if (m->gpu) described_gpu_add_context(&plan);
         if (queue_device_allocator(here.queue))
-            described_gpu_add_communicators(c, m->shape, &here.mesh, m->hardware.node_ranks, &plan);
+            described_gpu_add_communicators(c, m->shape, &here, m->hardware.node_ranks, &plan);
         double bytes = (double)(memory_plan_total(&plan) + m->other_bytes);
         double host = (double)(memory_plan_host_total(&plan) + m->other_host_bytes);
         out->memory_bytes = fmax(out->memory_bytes, bytes);

@@ -21,7 +21,7 @@ static struct memory_plan plan_on_gpu(const char *const *settings, int count, in
     CHECK_STATUS(OK, trainer_plan(&c, &shape, &m, &plan));
     described_gpu_add_context(&plan);
     double node_ranks = device_config_hardware(&c.device).node_ranks;
-    described_gpu_add_communicators(&c, &shape, &m.mesh, node_ranks, &plan);
+    described_gpu_add_communicators(&c, &shape, &m, node_ranks, &plan);
     described_gpu_close(&gpu);
     config_release(&c);
     return plan;

@@ -27,8 +27,8 @@ TEST(layout_cost_has_the_memory_of_a_whole_sizing_pass)
             groups_init_simulated(&m.groups, &m.mesh);
             CHECK_STATUS(OK, trainer_plan(&l.config, &l.shape, &m, &plan));
             described_gpu_add_context(&plan);
-            described_gpu_add_communicators(&l.config, &l.shape, &m.mesh,
-                                            l.model.hardware.node_ranks, &plan);
+            described_gpu_add_communicators(&l.config, &l.shape, &m, l.model.hardware.node_ranks,
+                                            &plan);
             double bytes = (double)memory_plan_total(&plan);
             if (bytes > most) most = bytes;
         }

@@ -420,7 +420,7 @@ static bool is_wanted(enum relation r)
  * seconds. */
 static void try_draw(struct tally *t, uint64_t number, bool all)
 {
-    enum { SOME = 3, EMULATED_EACH = 6 };
+    enum { SOME = 3, EMULATED_EACH = 5 };
     int most = all ? RELATIONS : SOME;
     struct draw d;
     draw_make(&d, number, t->data);
@@ -431,7 +431,7 @@ static void try_draw(struct tally *t, uint64_t number, bool all)
         if ((i >= 0 && r == ELASTIC) || !is_wanted((enum relation)r)) continue;
         if (relate(t, &d, (enum relation)r) != NOT_APPLICABLE) most--;
     }
-    if (is_wanted(EMULATED) && (all || number % EMULATED_EACH == 0)) relate(t, &d, EMULATED);
+    if (is_wanted(EMULATED) && (all || number % EMULATED_EACH == 1)) relate(t, &d, EMULATED);
 out:
     draw_release(&d);
 }
