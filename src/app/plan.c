@@ -477,8 +477,10 @@ static const char usage[] =
     "Dry run: memory by category, FLOPs, step time and checkpoint size.  Trains nothing.\n"
     "Memory is measured by a sizing pass of the step's own code, so the figures are exact, except\n"
     "what a GPU's libraries allocate.  They depend on the vocabulary: without the tokenizer, set\n"
-    "model.vocab_size.  With device.hardware it lists the GPU's memory and, separately, the\n"
-    "host's.  Of a run with several data stages it shows the one that needs the most memory.";
+    "model.vocab_size, or data.tokenizer= to take the flavor's.  With device.hardware it lists\n"
+    "the GPU's memory and, separately, the host's.  Of a run with several data stages it shows "
+    "the\n"
+    "one that needs the most memory.";
 
 enum status command_plan(int argc, char **argv)
 {

@@ -10,8 +10,8 @@
 
 #include "config/config.h"
 
-/* Completes c->objective from the folder's files.  If it is not causal, or nothing says that it is,
- * appends to `text` the objective and what decided it, such as
+/* Completes c->objective from the folder's files.  If it is not causal, or there is no config.json
+ * or config.toml to say so, appends to `text` the objective and what decided it, such as
  * "masked (config.json: is_causal = false)".  `config_json` NULL: the folder's.
  * DATA: a file is malformed. */
 enum status objective_resolve(struct config *c, const char *folder, const char *config_json,

@@ -180,7 +180,7 @@ enum status gpu_machine_wrap_comms(struct machine *m, const struct device_config
     bool use_nccl;
     if (m->world.size == 1) return STATUS_OK;
     if (c->deterministic) nccl_request_fixed_order();
-    nccl_set_launch_order(m->mesh.degree[AXIS_pp] > 1);
+    if (c->comm != DEVICE_COMM_staged) nccl_set_launch_order(m->mesh.degree[AXIS_pp] > 1);
     TRY(can_use_nccl(m, c->comm, &use_nccl));
     log_line(LOG_INFO, "tensors travel between GPUs by %s",
              use_nccl ? nccl_title : "staging in host memory");

@@ -142,14 +142,19 @@ static const char *family_difference(const char *family)
 static enum status fail_flavor(const char *family, const char *name)
 {
     const char *difference = family_difference(family);
-    struct closest c = closest_to(family);
+    struct closest c = closest_to(family), size = closest_to(name);
     struct text sizes = {0};
     enum status st = STATUS_OK;
     for (int i = 0; i < NUM_FLAVORS; i++) {
         closest_offer(&c, flavors[i].family);
-        if (!strcmp(flavors[i].family, family))
-            text_addf(&sizes, "%s%s", sizes.len ? ", " : "", flavors[i].name);
+        if (strcmp(flavors[i].family, family)) continue;
+        closest_offer(&size, flavors[i].name);
+        text_addf(&sizes, "%s%s", sizes.len ? ", " : "", flavors[i].name);
     }
+    if (size.name && !size.cost) /* 8b for 8B; of 9B or 80B the nearest size says little */
+        FAIL_OUT(CONFIG,
+                 "model.name = \"%s\", model.flavor = \"%s\": unknown size; did you mean \"%s\"?",
+                 family, name, size.name);
     if (sizes.len)
         FAIL_OUT(CONFIG, "model.name = \"%s\", model.flavor = \"%s\": unknown size; expected %s",
                  family, name, sizes.data);

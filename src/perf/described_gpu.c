@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "perf/described_gpu.h"
 
+#include <string.h>
+
 /* What a process takes before it allocates anything: the driver's reserve, which nvidia-smi counts
  * as memory and cudaMemGetInfo does not, and the context with the code of kernels and libraries. */
 static const size_t CONTEXT_BYTES = (size_t)1 << 30;
@@ -81,7 +83,10 @@ void described_gpu_add_communicators(const struct config *c, const struct model_
 {
     static const enum group of_tensors[] = {GROUP_replicate, GROUP_shard, GROUP_tp};
     const struct mesh *mesh = &m->mesh;
-    enum hardware_vendor vendor = m->hardware ? m->hardware->vendor : VENDOR_none;
+    bool is_hip = !strcmp(m->ops->backend, "hip"); /* of a GPU that the table lacks */
+    enum hardware_vendor vendor = m->hardware ? m->hardware->vendor
+                                  : is_hip    ? VENDOR_amd
+                                              : VENDOR_nvidia;
     if (c->device.comm == DEVICE_COMM_staged || vendor == VENDOR_aws) return;
     int communicators = replica_groups(shape, mesh);
     for (size_t i = 0; i < sizeof of_tensors / sizeof *of_tensors; i++)

@@ -20,8 +20,8 @@ void described_gpu_close(struct described_gpu *g);
 
 /* Adds the device memory that the GPU's context takes, about. */
 void described_gpu_add_context(struct memory_plan *plan);
-/* Adds what the communicators of a rank of any GPU take, about.  m: its hardware, and the run's
- * mesh at the rank's pipeline stage. */
+/* Adds what the communicators of a rank of any GPU take, about.  `m` has the run's mesh, at the
+ * rank's pipeline stage. */
 void described_gpu_add_communicators(const struct config *c, const struct model_shape *shape,
                                      const struct machine *m, double node_ranks,
                                      struct memory_plan *plan);

@@ -295,6 +295,9 @@ TEST(unknown_flavors_name_the_sizes_of_the_family_or_the_closest_family)
     CHECK_STATUS(CONFIG, model_shape_resolve(&s, &c, 0));
     CHECK_MESSAGE("model.flavor = \"80B\": unknown size; expected debugmodel, ");
     CHECK_MESSAGE(", 8B, 8B_flex, 8B_varlen, 70B, 405B");
+    c.flavor = "8b";
+    CHECK_STATUS(CONFIG, model_shape_resolve(&s, &c, 0));
+    CHECK_MESSAGE("model.flavor = \"8b\": unknown size; did you mean \"8B\"?");
     c = model_defaults("lama3.2", "1B");
     CHECK_STATUS(CONFIG, model_shape_resolve(&s, &c, 0));
     CHECK_MESSAGE("model.name = \"lama3.2\": unknown family; did you mean \"llama3.2\"?");

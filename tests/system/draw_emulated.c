@@ -17,7 +17,7 @@ struct emulated {
     bool in_float32;
 };
 
-static bool choose(struct draw *d, struct emulated *e)
+static void choose(struct draw *d, struct emulated *e)
 {
     bool is_wide = draw_below(d, 4) == 0, has_fp8 = !is_wide && draw_below(d, 2);
     char capability[16];
@@ -25,8 +25,8 @@ static bool choose(struct draw *d, struct emulated *e)
     setenv("LLAMERO_EMULATED_CAPABILITY", is_wide ? "0" : capability, 1);
     e->name = is_wide ? "warps of 64" : has_fp8 ? "native FP8" : "without FP8 units";
     e->program = getenv(is_wide ? "LLAMERO_GPU64" : "LLAMERO_GPU");
+    CHECK(e->program);
     draw_choose_gpu(d, &e->settings);
-    return e->program;
 }
 
 /* On the emulated GPU. */
@@ -113,7 +113,7 @@ enum answer draw_emulated(struct draw *d, struct text *why)
     enum answer answer = NOT_APPLICABLE;
     for (int i = 0; i < TRIES && answer == NOT_APPLICABLE; i++) {
         text_clear(&e.settings), text_adds(&e.settings, "");
-        if (!choose(d, &e)) break;
+        choose(d, &e);
         answer = check(d, &e, why);
     }
     text_addf(why, "%s,%s%s: ", e.name, e.in_float32 ? DRAW_IN_FLOAT32 : "", e.settings.data);

@@ -410,7 +410,7 @@ static bool try_to_train(struct tally *t, struct draw *d)
 }
 
 /* LLAMERO_RELATION=word: only those whose name contains it. */
-static bool is_wanted(enum relation r)
+static bool is_selected(enum relation r)
 {
     const char *word = getenv("LLAMERO_RELATION");
     return !word || strstr(relation_names[r], word);
@@ -428,10 +428,10 @@ static void try_draw(struct tally *t, uint64_t number, bool all)
     for (int i = -1; i < EMULATED - 1 && most; i++) {
         /* Elastic runs are few. */
         int r = i < 0 ? ELASTIC : REPEATED + (int)((number + (uint64_t)i) % (EMULATED - 1));
-        if ((i >= 0 && r == ELASTIC) || !is_wanted((enum relation)r)) continue;
+        if ((i >= 0 && r == ELASTIC) || !is_selected((enum relation)r)) continue;
         if (relate(t, &d, (enum relation)r) != NOT_APPLICABLE) most--;
     }
-    if (is_wanted(EMULATED) && (all || number % EMULATED_EACH == 1)) relate(t, &d, EMULATED);
+    if (is_selected(EMULATED) && (all || number % EMULATED_EACH == 1)) relate(t, &d, EMULATED);
 out:
     draw_release(&d);
 }

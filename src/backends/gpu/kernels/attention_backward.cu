@@ -371,6 +371,7 @@ static __global__ void KERNEL_BOUNDS((backward_tiles<T, KP>::THREADS),
             if (!all_visible(mask, first + own, TILE))
                 mask_p_and_ds(p, s, dp, b, t + own_query, first + own);
         }
+        static_assert(TILE_WARP == 32 || S::QUERY_SPLIT == 1, "store_tiles exchanges no halves");
         if constexpr (S::QUERY_SPLIT > 1) {
             constexpr int STRIDE = S::EXCHANGE_STRIDE;
             if (active) store_tiles<STRIDE>(all_p + own * STRIDE + own_query, s);
