@@ -69,7 +69,8 @@ GPU_LIBS   = $(HIP_DIR:%=-L%/lib) -lamdhip64
 # The folder of this version first; /opt/rocm still exists after an update.
 GPU_PATHS  = $(realpath $(HIP_DIR:%=%/lib)) \
     $(filter-out $(realpath $(HIP_DIR:%=%/lib)),$(HIP_DIR:%=%/lib))
-GPU_CC     = $(HIPCC) -x hip -std=c++17 -O3 $(HIP_ARCH) -Wall -fPIE -DGPU_HIP
+# Kernels access bf16 elements in shared memory as uint32_t, uint64_t and uint4, too.
+GPU_CC     = $(HIPCC) -x hip -std=c++17 -O3 $(HIP_ARCH) -Wall -fPIE -fno-strict-aliasing -DGPU_HIP
 endif
 # NCCL's or RCCL's header is optional: NCCL=0 leaves the library out.
 ifneq ($(and $(GPU),$(filter-out 0,$(or $(NCCL),1))),)
