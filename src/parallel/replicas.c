@@ -16,6 +16,17 @@ bool replicas_include(const struct replicas *r, const struct shard_run *run)
     BUG("unknown kind of replicated parameters");
 }
 
+static bool has_tied_copy(const struct model_shape *shape, int stage, int num_stages)
+{
+    return shape->tied && num_stages > 1 && (stage == 0 || stage == num_stages - 1);
+}
+
+int replicas_count_groups(const struct model_shape *shape, const struct mesh *mesh)
+{
+    return (mesh->degree[AXIS_tp] > shape->G) +
+           has_tied_copy(shape, mesh->at[AXIS_pp], mesh->degree[AXIS_pp]);
+}
+
 /* Splits off this rank's part of a group: its ranks with the same color. */
 static enum status split_group(const struct comm *group, int color, int size, int rank,
                                struct comm *part)
@@ -30,7 +41,7 @@ enum status replicas_split_groups(const struct comm *tp, const struct comm *pp,
                                   struct comm *embedding_peers)
 {
     int sharing = tp->size > shape->G ? tp->size / shape->G : 1;
-    bool is_end = shape->tied && pp->size > 1 && (pp->rank == 0 || pp->rank == pp->size - 1);
+    bool is_end = has_tied_copy(shape, pp->rank, pp->size);
     TRY(split_group(tp, tp->rank / sharing, sharing, tp->rank % sharing, kv_head_peers));
     TRY(split_group(pp, is_end ? 0 : 1 + pp->rank, is_end ? 2 : 1, is_end && pp->rank,
                     embedding_peers));

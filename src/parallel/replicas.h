@@ -12,6 +12,7 @@
 #include "comm/comm.h"
 #include "model/shard.h"
 #include "ops/ops.h"
+#include "parallel/mesh.h"
 #include "tensor/dtype.h"
 #include "tensor/queue.h"
 
@@ -41,6 +42,8 @@ struct replicas {
 enum status replicas_split_groups(const struct comm *tp, const struct comm *pp,
                                   const struct model_shape *shape, struct comm *kv_head_peers,
                                   struct comm *embedding_peers);
+/* How many of them have more than one rank, at the pipeline stage of `mesh`. */
+int replicas_count_groups(const struct model_shape *shape, const struct mesh *mesh);
 /* Allocates nothing in a group of one. */
 void replicas_alloc(struct replicas *r, struct arena *run);
 /* Whether the run belongs to the replicated elements. */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "perf/described_gpu.h"
 
-#include <string.h>
+#include "parallel/replicas.h"
+#include "perf/hardware_probe.h"
 
 /* What a process takes before it allocates anything: the driver's reserve, which nvidia-smi counts
  * as memory and cudaMemGetInfo does not, and the context with the code of kernels and libraries. */
@@ -68,27 +69,15 @@ static size_t peer_bytes(const struct mesh *mesh, enum group g, int node_ranks)
            (size_t)(mesh_group_size(mesh, g) - on_node) * FAR_PEER_BYTES;
 }
 
-/* Groups with replicated parameters (replicas_split_groups): ranks that share key/value heads, and
- * the first and the last stage with a tied embedding. */
-static int replica_groups(const struct model_shape *shape, const struct mesh *mesh)
-{
-    int last = mesh->degree[AXIS_pp] - 1, stage = mesh->at[AXIS_pp];
-    bool has_embedding = shape->tied && last > 0 && (stage == 0 || stage == last);
-    return (mesh->degree[AXIS_tp] > shape->G) + has_embedding;
-}
-
 void described_gpu_add_communicators(const struct config *c, const struct model_shape *shape,
                                      const struct machine *m, double node_ranks,
                                      struct memory_plan *plan)
 {
     static const enum group of_tensors[] = {GROUP_replicate, GROUP_shard, GROUP_tp};
     const struct mesh *mesh = &m->mesh;
-    bool is_hip = !strcmp(m->ops->backend, "hip"); /* of a GPU that the table lacks */
-    enum hardware_vendor vendor = m->hardware ? m->hardware->vendor
-                                  : is_hip    ? VENDOR_amd
-                                              : VENDOR_nvidia;
+    enum hardware_vendor vendor = hardware_probe_vendor(m);
     if (c->device.comm == DEVICE_COMM_staged || vendor == VENDOR_aws) return;
-    int communicators = replica_groups(shape, mesh);
+    int communicators = replicas_count_groups(shape, mesh);
     for (size_t i = 0; i < sizeof of_tensors / sizeof *of_tensors; i++)
         communicators += mesh_group_size(mesh, of_tensors[i]) > 1;
     plan->bytes[MEMORY_communication] +=

@@ -80,14 +80,19 @@ out:
     return st;
 }
 
+enum hardware_vendor hardware_probe_vendor(const struct machine *m)
+{
+    if (m->hardware) return m->hardware->vendor;
+    return strcmp(m->ops->backend, "hip") != 0 ? VENDOR_nvidia : VENDOR_amd;
+}
+
 /* What no measurement shows: from the row of a GPU that hardware.h knows. */
 static void describe_device(struct hardware *h, const struct device_config *c,
                             const struct machine *m)
 {
     bool native = m->ops->has_native_fp8 && m->ops->has_native_fp8(m->queue);
-    bool is_hip = !strcmp(m->ops->backend, "hip");
     h->name = m->ops->backend, h->text = "a GPU of this machine";
-    h->vendor = is_hip ? VENDOR_amd : VENDOR_nvidia;
+    h->vendor = hardware_probe_vendor(m);
     if (c->fp8_speedup == 0) h->float8 = native ? 2 : 1;
     if (!m->hardware) return;
     const struct hardware known = device_config_apply(c, m->hardware);

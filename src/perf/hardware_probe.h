@@ -15,6 +15,9 @@
 enum status hardware_probe_fill(struct hardware *h, const struct config *c,
                                 const struct model_shape *shape, struct machine *m);
 
+/* The maker of the machine's GPU, also of one that hardware.h lacks. */
+enum hardware_vendor hardware_probe_vendor(const struct machine *m);
+
 /* The peak FLOP/s that MFU refers to: metrics.peak_flops if set, else that of the dtype of matrix
  * multiplications. */
 double hardware_probe_mfu_peak(const struct hardware *h, const struct config *c);
