@@ -36,5 +36,7 @@ struct contract {
 };
 extern const struct contract contract[]; /* the last name is NULL */
 
-/* Runs every test that needs at most `world->size` ranks. */
-enum status contract_run(const struct comm *world);
+/* Runs those of the tests that need at most `world->size` ranks.  A rank whose check fails returns
+ * at once, without an agreement: the others may wait in a collective that it will not reach, until
+ * it ends the run. */
+enum status contract_run(const struct comm *world, const struct contract *lines);

@@ -11,7 +11,7 @@
 static struct {
     const char *name;
     enum status (*body)(const struct comm *world);
-} bodies[16];
+} bodies[32];
 static int num_bodies;
 
 void launched_register(const char *name, enum status (*body)(const struct comm *world))

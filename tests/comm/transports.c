@@ -13,7 +13,23 @@
 RANKS(contract)
 {
     RANK_CHECK(world->size == TRANSPORT_RANKS);
-    TRY(contract_run(world));
+    TRY(contract_run(world, contract));
+    return STATUS_OK;
+}
+
+static enum status fails_on_rank_1(const struct comm *c, void *context)
+{
+    double sum = 1;
+    (void)context;
+    RANK_CHECK(c->rank != 1);
+    TRY(comm_all_reduce(c, REDUCE_SUM, &sum, 1));
+    return STATUS_OK;
+}
+
+RANKS(failed_check)
+{
+    static const struct contract lines[] = {{"fails_on_rank_1", 0, fails_on_rank_1}, {NULL}};
+    TRY(contract_run(world, lines));
     return STATUS_OK;
 }
 

@@ -1,6 +1,6 @@
 /* transports.h (tests) -- what a transport of launched ranks must do, besides the contract of
- * comm.h: RANKS named contract, overlap, any_order, failure and truncated, for launched_run and
- * launched_run_here. */
+ * comm.h: RANKS named contract, failed_check, overlap, any_order, failure and truncated, for
+ * launched_run and launched_run_here. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

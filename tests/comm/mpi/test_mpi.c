@@ -35,6 +35,12 @@ TEST(mpi_ends_all_ranks_when_one_fails)
                             "rank 1: DIVERGED: the loss is not finite");
 }
 
+TEST(mpi_ends_all_ranks_when_a_check_of_the_contract_fails_on_one)
+{
+    transport_check_failure(launched_run, "failed_check", STATUS_DATA,
+                            "rank 1: DATA: tests/comm/transports.c");
+}
+
 TEST(mpi_reports_a_message_of_the_wrong_size)
 {
     transport_check_failure(launched_run, "truncated", STATUS_COMM,

@@ -17,7 +17,9 @@ void stub_device(const char *name);
 /* What the library says that it is; 22803 at first. */
 void stub_set_version(int version);
 
-/* From here on communicators of this rank report this asynchronous error; NULL: none any longer. */
+/* From here on communicators of this rank, or of all, report this asynchronous error; NULL: none
+ * any longer. */
+enum { STUB_ALL_RANKS = 1 << 30 };
 void stub_break(int rank, const char *error);
 /* Waits until this thread's device runs no transfer, as cudaFree does. */
 void stub_await_idle(void);

@@ -68,6 +68,8 @@ static void unlock_stub(void)
     pthread_mutex_unlock(&lock);
 }
 
+static bool is_broken(int rank) { return broken_rank == rank || broken_rank == STUB_ALL_RANKS; }
+
 static void await(void) { pthread_cond_wait(&changed, &lock); }
 
 struct stub_counts stub_counts(void)
@@ -270,8 +272,6 @@ static void run_task(void *what)
     c->pending--;
     unlock_stub();
 }
-
-/* --- calls --------------------------------------------------------------------------------- */
 
 struct joining {
     ncclComm_t *out;
@@ -502,7 +502,7 @@ ncclResult_t ncclCommAbort(ncclComm_t c) { return end_comm(c, true); }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
     lock_stub();
-    *error = comm->rank == broken_rank ? ncclRemoteError : ncclSuccess;
+    *error = is_broken(comm->rank) ? ncclRemoteError : ncclSuccess;
     unlock_stub();
     return ncclSuccess;
 }
@@ -516,8 +516,7 @@ const char *ncclGetErrorString(ncclResult_t result)
 const char *ncclGetLastError(ncclComm_t comm)
 {
     lock_stub();
-    bool is_broken = broken_rank >= 0 && (!comm || comm->rank == broken_rank); /* NULL: of any */
-    const char *text = is_broken ? broken_error : "";
+    const char *text = broken_rank >= 0 && (!comm || is_broken(comm->rank)) ? broken_error : "";
     unlock_stub();
     return text;
 }
