@@ -367,8 +367,9 @@ static void check_start(struct flight *f, struct start_state *s)
 {
     struct model_shape shape = f->p->shape;
     if (shape.max_context < f->c->training.seq_len) shape.max_context = (int)f->c->training.seq_len;
-    if (!passes(f, start_check(f->c, &shape, f->o->place != PREFLIGHT_RUN))) return;
-    if (passes(f, start_read_state(s, f->c, &shape)) && s->start.own)
+    bool log = f->o->place != PREFLIGHT_RUN; /* the run does */
+    if (!passes(f, start_check(f->c, &shape, log))) return;
+    if (passes(f, start_read_state(s, f->c, &shape, log)) && s->start.own)
         f->p->resume_step = s->start.step;
 }
 

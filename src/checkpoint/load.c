@@ -502,11 +502,11 @@ enum status checkpoint_check_shapes(const char *folder, const struct checkpoint_
 }
 
 enum status checkpoint_read_state(const char *folder, const struct checkpoint_state *state,
-                                  struct checkpoint_found *found)
+                                  bool log, struct checkpoint_found *found)
 {
     const struct tensor_rules rules = {0};
     const struct checkpoint_state only = {.shape = state->shape, .world = state->world};
-    struct loading l = {.folder = folder, .is_quiet = true, .reader = {.fd = -1}};
+    struct loading l = {.folder = folder, .is_quiet = !log, .reader = {.fd = -1}};
     int64_t native;
     *found = (struct checkpoint_found){0};
     enum status st = find_manifest(folder, &native);

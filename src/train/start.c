@@ -339,7 +339,7 @@ enum status start_check_state(const char *folder, const struct checkpoint_found 
 }
 
 enum status start_read_state(struct start_state *s, const struct config *c,
-                             const struct model_shape *shape)
+                             const struct model_shape *shape, bool log)
 {
     const struct start_search search = {.limit = INT64_MAX};
     const struct checkpoint_state state = {.shape = shape, .world = comm_self()};
@@ -348,7 +348,7 @@ enum status start_read_state(struct start_state *s, const struct config *c,
     if (!is_found || !s->start.whole) return STATUS_OK;
     bool is_damaged = s->start.native && manifest_verify(s->start.folder, "state.json");
     enum status st =
-        is_damaged ? STATUS_DATA : checkpoint_read_state(s->start.folder, &state, &s->found);
+        is_damaged ? STATUS_DATA : checkpoint_read_state(s->start.folder, &state, log, &s->found);
     if (st && s->start.native) return STATUS_OK;
     TRY(st);
     return start_check_state(s->start.folder, &s->found);

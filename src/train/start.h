@@ -65,10 +65,10 @@ struct start_state {
     struct checkpoint_found found; /* empty unless the run begins with a whole state */
 };
 /* Reads that, as start_check.  A checkpoint of the run's own that is damaged, as others may replace
- * it, and one that is not on this machine are an empty state.  Errors of others: those of
- * checkpoint_read_state.  CONFIG: as start_check_state. */
+ * it, and one that is not on this machine are an empty state.  `log` and errors of others: those
+ * of checkpoint_read_state.  CONFIG: as start_check_state. */
 enum status start_read_state(struct start_state *s, const struct config *c,
-                             const struct model_shape *shape);
+                             const struct model_shape *shape, bool log);
 void start_release_state(struct start_state *s);
 /* CONFIG: the run cannot resume from what was found, as that has only the model. */
 enum status start_check_state(const char *folder, const struct checkpoint_found *found);

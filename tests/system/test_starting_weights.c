@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "system/runs.h"
 
+#include <string.h>
 #include <unistd.h>
 
 #define TOKENIZER "data.tokenizer=tests/tokenizer/data/small.json"
@@ -97,6 +98,32 @@ TEST(a_partial_dcp_as_step_0_provides_the_blocks)
     CHECK(train(&p, "other", NULL, "training.steps=1 model.ffn_hidden=88") == 78);
     CHECK(strstr(p.err.data, "tensor model.layers.0.mlp.gate_proj.weight has shape ["));
     CHECK(strstr(p.err.data, "expected [88, 32]: set model.ffn_hidden to fit"));
+    leave(&p);
+}
+
+/* Renames the moments, in as many bytes, so that they are no weights'. */
+static void rename_moments(const char *dcp)
+{
+    struct text metadata = {0};
+    const char *path = test_path(dcp, ".metadata");
+    CHECK_STATUS(OK, file_read(path, 1 << 20, &metadata));
+    for (size_t i = 0; i + 7 <= metadata.len; i++)
+        if (!memcmp(metadata.data + i, ".state.", 7)) metadata.data[i + 1] = 'S';
+    CHECK_STATUS(OK, file_write(path, metadata.data, metadata.len));
+    text_release(&metadata);
+}
+
+TEST(ignored_moments_of_the_start_are_reported_once)
+{
+    struct place p = place();
+    CHECK(train(&p, "ours", NULL, "training.steps=1") == 0);
+    const char *dcp = test_path(p.folder, "dcp");
+    CHECK(LLAMERO(NULL, NULL, "convert", step(&p, "ours", "1"), dcp, "--to", "dcp") == 0);
+    rename_moments(dcp);
+    CHECK(train(&p, "run", dcp, "training.steps=1 checkpoint.initial_load_model_only=false") == 0);
+    const char *first =
+        strstr(p.err.data, "ignoring the optimizer's moments: they are not AdamW's");
+    CHECK(first && !strstr(first + 1, "ignoring the"));
     leave(&p);
 }
 

@@ -2,7 +2,6 @@
 #include "checkpoint/interop/dcp.h"
 
 #include "base/file.h"
-#include "base/log.h"
 #include "checkpoint/interop/dcp_directory.h"
 
 #include <stdlib.h>
@@ -83,12 +82,6 @@ enum status dcp_open_moments(struct tensor_slices *slices, const char *path,
 {
     torch_state_init(state);
     TRY(read_directory(slices, path, shape, state));
-    if (!slices->count && state->has_other_moments)
-        log_line(
-            LOG_WARN,
-            "%s: ignoring the optimizer's moments: they are not AdamW's, or not keyed by the names "
-            "of the weights",
-            path);
     enum status st = slices->count ? torch_state_finish(state, path) : STATUS_OK;
     return tensor_slices_opened(slices, st);
 }

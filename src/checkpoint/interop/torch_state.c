@@ -256,6 +256,12 @@ void torch_state_log(const struct torch_state *s, const char *path, bool with_mo
 
 void torch_state_warn(const struct torch_state *s, const char *path)
 {
+    if (s->has_other_moments)
+        log_line(
+            LOG_WARN,
+            "%s: ignoring the optimizer's moments: they are not AdamW's, or not keyed by the names "
+            "of the weights",
+            path);
     if (s->iteration > 0)
         log_line(LOG_WARN, "%s: found no optimizer moments, so iteration %lld is not resumed", path,
                  (long long)s->iteration);

@@ -50,5 +50,6 @@ enum status torch_state_or_file(const struct torch_state *s, const char *folder,
                                 struct json **state);
 /* Logs one line: what is resumed, and what is not. */
 void torch_state_log(const struct torch_state *s, const char *path, bool with_moments);
-/* Warns if a step is not resumed because the files have no moments. */
+/* Of files without moments that are read: warns of those that are ignored, and of a step that is
+ * not resumed. */
 void torch_state_warn(const struct torch_state *s, const char *path);
