@@ -56,7 +56,9 @@ struct console_time console_step_time(double seconds)
 {
     struct console_time time;
     struct text t = {0};
-    if (seconds > 0 && seconds < 0.0009995)
+    if (seconds > 0 && seconds < 0.0009995e-3)
+        text_addf(&t, "%.3f us", 1e6 * seconds);
+    else if (seconds > 0 && seconds < 0.0009995)
         text_addf(&t, "%.3g ms", 1e3 * seconds);
     else if (seconds < 999.5)
         text_addf(&t, "%.3g s", seconds);

@@ -17,7 +17,8 @@ void console_duration(struct text *t, double seconds);
 struct console_time {
     char text[32];
 };
-/* Of a step: "0.0213 s"; below a millisecond "0.0497 ms", from 1000 s on as console_duration. */
+/* Of a step: "0.0213 s"; below a millisecond "0.0497 ms", below a microsecond "0.005 us", from
+ * 1000 s on as console_duration. */
 struct console_time console_step_time(double seconds);
 
 /* step: 10  loss:  8.04913  grad_norm:  1.4061  memory:  1.20GiB(5.00%)  tps: 7,069  tflops: 12.51

@@ -142,6 +142,9 @@ TEST(console_times_of_steps_have_no_exponents)
     CHECK(!strcmp(console_step_time(0.02134).text, "0.0213 s"));
     CHECK(!strcmp(console_step_time(0.00121).text, "0.00121 s"));
     CHECK(!strcmp(console_step_time(4.97e-5).text, "0.0497 ms"));
+    CHECK(!strcmp(console_step_time(1e-6).text, "0.001 ms"));
+    CHECK(!strcmp(console_step_time(4.87e-9).text, "0.005 us"));
+    CHECK(!strcmp(console_step_time(1e-12).text, "0.000 us"));
     CHECK(!strcmp(console_step_time(0).text, "0 s"));
     CHECK(!strcmp(console_step_time(999.4).text, "999 s"));
     CHECK(!strcmp(console_step_time(999.6).text, "16m40s"));
