@@ -14,8 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_NAME_BYTES = 512 }; /* that are printed */
-
 static const char *const kinds[] = {[DIFFERENCE_ONLY_FIRST] = "only in the first",
                                     [DIFFERENCE_ONLY_SECOND] = "only in the second",
                                     [DIFFERENCE_SHAPE] = "shape",
@@ -26,7 +24,7 @@ static void print_comparison(const struct comparison *c)
 {
     for (size_t i = 0; i < c->count; i++) {
         const struct difference *d = &c->all[i];
-        char name[MAX_NAME_BYTES];
+        char name[CHECKPOINT_NAME_BYTES];
         printf("%-56s ", escape_controls(name, sizeof name, d->name, ""));
         if (d->kind == DIFFERENCE_NUMBERS)
             printf("max |a-b| %.6g, |a-b|/|a| %.6g\n", d->most, d->relative);

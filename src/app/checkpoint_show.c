@@ -18,8 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_NAME_BYTES = 512 }; /* that are printed */
-
 /* What `show` prints of one folder. */
 struct shown {
     char *folder;
@@ -105,7 +103,7 @@ static void list_tensors(const struct model_files *m, struct text *out)
 {
     for (size_t i = 0; i < model_files_num_tensors(m); i++) {
         const struct safetensors_tensor t = model_files_tensor(m, i).is;
-        char name[MAX_NAME_BYTES];
+        char name[CHECKPOINT_NAME_BYTES];
         text_addf(out, "  %-52s %-5s ", escape_controls(name, sizeof name, t.name, ""),
                   safetensors_dtype_name(t.dtype));
         write_shape(&t, NULL, &(struct json_writer){.text = out});
@@ -160,7 +158,7 @@ static void list_files(const struct shown *s, struct text *out)
     size_t count;
     struct model_file *files = merge_files(s, &count);
     for (size_t f = 0; f < count; f++) {
-        char name[MAX_NAME_BYTES];
+        char name[CHECKPOINT_NAME_BYTES];
         text_addf(out, "  %-44s %8zu tensors %12.1f MB\n",
                   escape_controls(name, sizeof name, files[f].name, ""), files[f].num_tensors,
                   (double)files[f].bytes / 1e6);

@@ -6,6 +6,8 @@
 
 #include <stdbool.h>
 
+enum { CHECKPOINT_NAME_BYTES = 512 }; /* printed of the name of a tensor or file */
+
 /* Prints what `path` holds: a checkpoint, or a folder of a format that convert reads.  tensors:
  * lists tensors instead of files.  MISSING, DATA, UNSUPPORTED: no such folder or not readable. */
 enum status checkpoint_show(const char *path, bool tensors, bool json);
