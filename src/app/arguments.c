@@ -367,7 +367,7 @@ static enum status check_config_file(const struct arguments *a, const struct arg
 {
     static const char key[] = "job.config_file=";
     bool has_subcommand = a->num_words && synopsis_has_subcommands(spec->usage);
-    for (int i = 0; i < a->num_settings && strstr(spec->usage, " CONFIG"); i++)
+    for (int i = 0; i < a->num_settings && strstr(spec->usage, "CONFIG"); i++)
         if (!strncmp(a->settings[i], key, sizeof key - 1))
             FAIL(USAGE,
                  "%s: job.config_file is not a setting: the configuration is an argument, "
