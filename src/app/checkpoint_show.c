@@ -23,7 +23,7 @@ struct shown {
     char *folder;
     struct model_shape shape;
     struct layout layout;
-    struct model_files files, moments;
+    struct model_files files, moments, ema;
     int kind; /* of folder_kinds */
     int64_t step, tokens_seen;
 };
@@ -63,6 +63,7 @@ static enum status open_shown(struct shown *s, const char *path)
     TRY_OUT(model_files_open_any(&s->files, s->folder, &s->shape));
     if (s->kind == KIND_CHECKPOINT) TRY_OUT(manifest_check(s->folder, &s->step));
     TRY_OUT(model_files_open_known_moments(&s->moments, s->folder, &s->shape, &torch));
+    TRY_OUT(model_files_open_ema(&s->ema, s->folder));
     TRY_OUT(torch_state_or_file(&torch, s->folder, &state));
     json_as_int(json_get(state, "step"), 0, INT64_MAX, &s->step);
     json_as_int(json_get(json_get(state, "train"), "tokens_seen"), 0, INT64_MAX, &s->tokens_seen);
@@ -76,6 +77,7 @@ static void close_shown(struct shown *s)
 {
     model_files_close(&s->files);
     model_files_close(&s->moments);
+    model_files_close(&s->ema);
     layout_release(&s->layout);
     free(s->folder);
 }
@@ -137,11 +139,12 @@ static struct model_file *find_file(struct model_file *files, size_t count, cons
 /* Lists every file once: torch's files hold both weights and moments. */
 static struct model_file *merge_files(const struct shown *s, size_t *count)
 {
-    const struct model_files *sets[] = {&s->files, &s->moments};
-    size_t most = model_files_num_files(&s->files) + model_files_num_files(&s->moments);
+    const struct model_files *sets[] = {&s->files, &s->ema, &s->moments};
+    size_t num_sets = sizeof sets / sizeof *sets, most = 0;
+    for (size_t k = 0; k < num_sets; k++) most += model_files_num_files(sets[k]);
     struct model_file *files = heap(most * sizeof *files);
     *count = 0;
-    for (int k = 0; k < 2; k++)
+    for (size_t k = 0; k < num_sets; k++)
         for (size_t f = 0; f < model_files_num_files(sets[k]); f++) {
             const struct model_file file = model_files_file(sets[k], f);
             struct model_file *have = find_file(files, *count, file.name);

@@ -99,6 +99,33 @@ static enum status compare_files(struct comparison *c, const struct model_files 
     return STATUS_OK;
 }
 
+/* Of files that a folder may lack.  `what`: all of them. */
+static enum status compare_optional_files(struct comparison *c, const char *what,
+                                          const struct model_files *a, const struct model_files *b,
+                                          float *buffer)
+{
+    bool has_a = !model_files_are_empty(a), has_b = !model_files_are_empty(b);
+    if (has_a && has_b) return compare_files(c, a, b, buffer);
+    if (has_a || has_b)
+        add_difference(c, has_a ? DIFFERENCE_ONLY_FIRST : DIFFERENCE_ONLY_SECOND, what);
+    return STATUS_OK;
+}
+
+/* Its tensors have the names of the weights. */
+static enum status compare_ema(struct comparison *c, const struct model_files *a,
+                               const struct model_files *b, float *buffer)
+{
+    size_t first = c->count;
+    TRY(compare_optional_files(c, "all tensors", a, b, buffer));
+    for (size_t i = first; i < c->count; i++) {
+        struct text name = {0};
+        text_addf(&name, "ema: %s", c->all[i].name);
+        free(c->all[i].name);
+        c->all[i].name = name.data;
+    }
+    return STATUS_OK;
+}
+
 /* Formats a value for people: containers as their size. */
 static char *format_value(const struct json *v)
 {
@@ -178,7 +205,7 @@ static void compare_json(struct comparison *c, const char *name, const struct js
 struct compared_model {
     const char *folder;
     struct model_shape shape;
-    struct model_files files, moments;
+    struct model_files files, moments, ema;
     struct json *config, *state; /* NULL: none */
 };
 
@@ -213,6 +240,7 @@ static enum status open_model(struct compared_model *s, const char *folder)
     if (needs_shape(s)) TRY_OUT(checkpoint_read_shape(folder, &s->shape));
     TRY_OUT(model_files_open_any(&s->files, folder, &s->shape));
     TRY_OUT(model_files_open_known_moments(&s->moments, folder, &s->shape, &torch));
+    TRY_OUT(model_files_open_ema(&s->ema, folder));
     TRY_OUT(torch_state_or_file(&torch, folder, &s->state));
 out:
     torch_state_release(&torch);
@@ -221,7 +249,7 @@ out:
 
 static void close_model(struct compared_model *s)
 {
-    model_files_close(&s->files), model_files_close(&s->moments);
+    model_files_close(&s->files), model_files_close(&s->moments), model_files_close(&s->ema);
     json_free(s->config), json_free(s->state);
 }
 
@@ -257,13 +285,8 @@ enum status comparison_make(struct comparison *c, const char *first, const char 
     TRY_OUT(open_model(&a, first));
     TRY_OUT(open_model(&b, second));
     TRY_OUT(compare_files(c, &a.files, &b.files, buffer));
-    bool moments_a = !model_files_are_empty(&a.moments),
-         moments_b = !model_files_are_empty(&b.moments);
-    if (moments_a && moments_b)
-        TRY_OUT(compare_files(c, &a.moments, &b.moments, buffer));
-    else if (moments_a || moments_b)
-        add_difference(c, moments_a ? DIFFERENCE_ONLY_FIRST : DIFFERENCE_ONLY_SECOND,
-                       "optimizer's moments");
+    TRY_OUT(compare_optional_files(c, "optimizer's moments", &a.moments, &b.moments, buffer));
+    TRY_OUT(compare_ema(c, &a.ema, &b.ema, buffer));
     if ((a.config || !a.files.slices) && (b.config || !b.files.slices))
         TRY_OUT(compare_json_files(c, "config.json", (struct json_file){first, a.config},
                                    (struct json_file){second, b.config}));

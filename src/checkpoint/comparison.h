@@ -1,4 +1,5 @@
-/* comparison.h -- differences between two model folders: tensors, moments, config.json, state.json.
+/* comparison.h -- differences between two model folders: tensors, moments, moving
+ * average, config.json, state.json.
  *
  * Memory   A megabyte of elements of each, however large the model. */
 // SPDX-License-Identifier: Apache-2.0
@@ -19,7 +20,7 @@ enum difference_kind {
 
 struct difference {
     enum difference_kind kind;
-    char *name;            /* of a tensor, or "config.json: rope_theta"; owned */
+    char *name;            /* of a tensor, "ema: TENSOR" or "config.json: rope_theta"; owned */
     double most, relative; /* NUMBERS: max |a - b|, and |a - b| / |a| in 2-norms; INFINITY: NaN */
     char *first, *second;  /* SHAPE, VALUE: each side's; owned, or NULL */
 };

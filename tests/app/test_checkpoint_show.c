@@ -28,6 +28,23 @@ TEST(checkpoint_show_prints_dimensions_step_and_files)
     saved_close(&s);
 }
 
+TEST(checkpoint_show_lists_files_of_a_moving_average)
+{
+    struct saved s;
+    struct answer a = {0};
+    saved_open(&s, false);
+    const char *folder = test_path(test_folder(), "checkpoint");
+    struct checkpointer *to = checkpointer_of(folder, 0);
+    struct checkpoint_state state = saved_state(&s, 1);
+    state.ema = s.weights;
+    CHECK_STATUS(OK, checkpointer_save(to, &state));
+    CHECK_STATUS(OK, checkpointer_close(to, false));
+    CHECK(LLAMERO(&a.out, &a.err, "checkpoint", "show", folder) == 0);
+    CHECK(strstr(a.out.data, "  ema-00001-of-00001.safetensors "));
+    answer_release(&a);
+    saved_close(&s);
+}
+
 TEST(checkpoint_show_accepts_a_plain_hugging_face_folder)
 {
     static const char *const extra[] = {"manifest.json", "state.json"};

@@ -65,6 +65,40 @@ TEST(differing_tensors_are_reported_with_their_error)
     saved_close(&s);
 }
 
+TEST(moving_averages_are_compared)
+{
+    struct saved s;
+    struct comparison c;
+    saved_open(&s, false);
+    const char *folder = test_path(test_folder(), "checkpoint");
+    struct checkpointer *to = checkpointer_of(folder, 0);
+    struct checkpoint_state state = saved_state(&s, 1);
+    float *ema = heap(s.layout.elements * sizeof *ema);
+    const struct tensor_slot *norm = layout_find(&s.layout, PARAM_last_norm, -1);
+    memcpy(ema, s.weights, s.layout.elements * sizeof *ema);
+    for (size_t i = 0; i < norm->elements; i++) ema[norm->offset + i] = 2;
+    state.ema = ema;
+    CHECK_STATUS(OK, checkpointer_save(to, &state));
+    ema[norm->offset + 3] = 5;
+    state.step = 2;
+    CHECK_STATUS(OK, checkpointer_save(to, &state));
+    state.step = 3, state.ema = NULL;
+    CHECK_STATUS(OK, checkpointer_save(to, &state));
+    CHECK_STATUS(OK, checkpointer_close(to, false));
+    const char *one = test_path(folder, "step-1");
+    CHECK_STATUS(OK, comparison_make(&c, one, test_path(folder, "step-2")));
+    const struct difference *d = find_difference(&c, "ema: model.norm.weight");
+    CHECK(d && d->kind == DIFFERENCE_NUMBERS && d->most == 3);
+    CHECK(c.count == 2 && c.num_tensors == 4 * s.layout.num_tensors);
+    comparison_release(&c);
+    CHECK_STATUS(OK, comparison_make(&c, one, test_path(folder, "step-3")));
+    d = find_difference(&c, "ema: all tensors");
+    CHECK(d && d->kind == DIFFERENCE_ONLY_FIRST && c.count == 2);
+    comparison_release(&c);
+    free(ema);
+    saved_close(&s);
+}
+
 TEST(models_of_different_shapes_differ_in_tensors_and_config_keys)
 {
     struct saved a, b;
