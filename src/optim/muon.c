@@ -206,8 +206,12 @@ static enum status update_momentum(const struct muon *c, struct shard_run s, flo
 static double adjust_lr(enum adjust_lr_fn how, const struct tensor_slot *s)
 {
     double rows = (double)s->rows, columns = (double)s->columns;
-    if (how == ADJUST_LR_match_rms_adamw) return 0.2 * sqrt(fmax(rows, columns));
-    return sqrt(fmax(1, rows / columns));
+    switch (how) {
+    case ADJUST_LR_original: return sqrt(fmax(1, rows / columns));
+    case ADJUST_LR_match_rms_adamw: return 0.2 * sqrt(fmax(rows, columns));
+    case ADJUST_LR_spectral_unclamped: return sqrt(rows / columns);
+    }
+    BUG("unknown adjust_lr_fn");
 }
 
 static enum status update_weights(const struct muon *c, const struct tensor_slot *slice,

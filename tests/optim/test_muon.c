@@ -170,8 +170,9 @@ TEST(twenty_steps_of_muon_equal_torchs)
 {
     static const struct torch_case cases[] = {
         {"original", true, ADJUST_LR_original, 5, 0.02},
-        {"match_rms", false, ADJUST_LR_match_rms_adamw, 3, 0.01}};
-    for (int i = 0; i < 2; i++) check_torch(&cases[i], F32), check_torch(&cases[i], BF16);
+        {"match_rms", false, ADJUST_LR_match_rms_adamw, 3, 0.01},
+        {"spectral", true, ADJUST_LR_spectral_unclamped, 5, 0.02}};
+    for (int i = 0; i < 3; i++) check_torch(&cases[i], F32), check_torch(&cases[i], BF16);
 }
 
 TEST(matrices_of_muon_have_no_second_moments_and_padding_stays_zero)

@@ -39,7 +39,8 @@ D, Q, P, F, V, STEPS = 16, 16, 8, 40, 11, 20
 SHAPES = [(V, D), (D,), (Q, D), (P, D), (P, D), (D, Q), (D,), (F, D), (F, D), (D, F), (D,), (V, D)]
 VECTORS_AND_ENDS = {i for i, s in enumerate(SHAPES) if len(s) == 1 or i in (0, len(SHAPES) - 1)}
 CASES = {"original": dict(nesterov=True, adjust_lr_fn="original", ns_steps=5, lr=0.02),
-         "match_rms": dict(nesterov=False, adjust_lr_fn="match_rms_adamw", ns_steps=3, lr=0.01)}
+         "match_rms": dict(nesterov=False, adjust_lr_fn="match_rms_adamw", ns_steps=3, lr=0.01),
+         "spectral": dict(nesterov=True, adjust_lr_fn="spectral_unclamped", ns_steps=5, lr=0.02)}
 
 
 def value(tensor, step):
