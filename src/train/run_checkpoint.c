@@ -73,9 +73,10 @@ enum status run_checkpoint_save(struct training_run *r, bool model_only)
     TRY_OUT(save_cursor(r, &w));
     json_end_object(&w);
     json_finish(&w);
-    TRY_OUT(checkpointer_save(r->checkpointer, &state));
+    st = checkpointer_save(r->checkpointer, &state);
+    r->saved_at_s = clock_monotonic_s(); /* after a failed save, too, the next waits its interval */
+    TRY_OUT(st);
     r->saved_step = t->steps_done;
-    r->saved_at_s = clock_monotonic_s();
     stop_note_save(&r->stop, checkpointer_save_seconds(r->checkpointer));
 out:
     if (st == STATUS_DIVERGED) r->unsavable_step = t->steps_done;

@@ -104,6 +104,7 @@ static enum status save_bad_value(const struct comm *world, void *context)
     if (world->rank == 1) r.trainer.optim.weights[r.trainer.shard.runs[0].at] = NAN;
     TRY(run_checkpoint_save_if_possible(&r));
     RANK_CHECK(r.unsavable_step == 1 && r.saved_step == -1);
+    RANK_CHECK(r.saved_at_s > 0); /* with interval_type = "seconds" the next step does not retry */
     TRY(checkpointer_close(r.checkpointer, false));
     t.trainer = r.trainer;
     training_close(&t);
