@@ -112,13 +112,15 @@ enum status checkpointer_open(struct checkpointer **out, const struct checkpoint
  * `failed`: the run failed on this rank, so that the copy gets only the stop timeout. */
 enum status checkpointer_close(struct checkpointer *c, bool failed);
 
-/* Saves step-<state->step>.  Async: first waits for the previous save and warns if it failed; then
- * copies the state to the staging buffer and returns, and each rank's save thread writes it.
+/* Saves step-<state->step>, and sets later steps aside, as checkpointer_abandon does.  Async: first
+ * waits for the previous save and warns if it failed; then copies the state to the staging buffer
+ * and returns, and each rank's save thread writes it.
  * Shape, layout, shard, tokenizer and the ranges of moments in INT8 stay borrowed until the save is
  * done.  IO: nothing is left under the final name, and an older checkpoint of that name is
- * untouched.  DIVERGED: likewise, as the state has values that checkpoint_load would reject; the
- * message has tensor and rank.  If the previous, async save failed so, this one is not started.
- * DEVICE: the state cannot be copied from the device. */
+ * untouched, unless only setting later steps aside failed.  DIVERGED: likewise, as the state has
+ * values that checkpoint_load would reject; the message has tensor and rank.  If the previous save,
+ * an async one, failed so, this one is not started.  DEVICE: the state cannot be copied from the
+ * device. */
 enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_state *state);
 /* Waits for the pending save, if any, and returns its status, the same on all ranks. */
 enum status checkpointer_wait(struct checkpointer *c);

@@ -175,10 +175,32 @@ static enum status make_empty_folder(const char *folder)
     return STATUS_OK;
 }
 
+/* On rank 0.  Copies stop first, as they read the folders that are moved. */
+static enum status set_aside(const struct checkpointer *c, int64_t step, struct text *branch)
+{
+    struct folder_steps l;
+    text_clear(branch);
+    TRY(folder_steps_read(&l, c->folder));
+    bool has_later = l.count && l.steps[l.count - 1] > step;
+    folder_steps_release(&l);
+    if (!has_later) return STATUS_OK;
+    if (c->copier) copier_abandon(c->copier, step);
+    TRY(folder_abandon(c->folder, step, branch));
+    log_line(LOG_INFO, "moved the checkpoints after step %lld to %s", (long long)step,
+             branch->data);
+    return STATUS_OK;
+}
+
+/* Later steps are of a run before exclude_from_loading reset its count of steps, or damaged: no
+ * start must resume from them. */
 static enum status commit(const struct checkpointer *c, struct manifest *m, int64_t step)
 {
+    struct text branch = {0};
     TRY(manifest_finish(m));
     TRY(folder_commit(c->folder, m->folder, step));
+    enum status st = set_aside(c, step, &branch);
+    text_release(&branch);
+    TRY(st);
     if (c->copier) copier_add(c->copier, step); /* before deleting: a copy must not begin then */
     folder_retain(c->folder, c->keep_latest_k, step, c->copier ? copier_busy(c->copier) : -1);
     return STATUS_OK;
@@ -282,22 +304,6 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
     c->running = true;
     c->is_inline = thread_start_background(&c->thread, save_thread, c) != STATUS_OK;
     if (c->is_inline) save_thread(c); /* other ranks' save threads wait for this one */
-    return STATUS_OK;
-}
-
-/* On rank 0.  Copies stop first, as they read the folders that are moved. */
-static enum status set_aside(const struct checkpointer *c, int64_t step, struct text *branch)
-{
-    struct folder_steps l;
-    text_clear(branch);
-    TRY(folder_steps_read(&l, c->folder));
-    bool has_later = l.count && l.steps[l.count - 1] > step;
-    folder_steps_release(&l);
-    if (!has_later) return STATUS_OK;
-    if (c->copier) copier_abandon(c->copier, step);
-    TRY(folder_abandon(c->folder, step, branch));
-    log_line(LOG_INFO, "moved the checkpoints after step %lld to %s", (long long)step,
-             branch->data);
     return STATUS_OK;
 }
 
