@@ -3,7 +3,6 @@
 #include "app/completion.h"
 #include "app/flag_modes.h"
 #include "app/manual.h"
-#include "app/synopsis.h"
 #include "base/closest.h"
 #include "base/color.h"
 #include "base/text.h"
@@ -109,15 +108,10 @@ static bool has_flag(const struct flag *flags, const char *name)
     return false;
 }
 
-static bool takes_settings(const struct arguments_spec *spec)
-{
-    return strstr(spec->usage, "section.key=value") != NULL;
-}
-
 /* With these flags other programs resume a run; train resumes without one. */
 static bool asks_to_resume(const struct arguments_spec *spec, const char *name)
 {
-    return !strncmp(spec->usage, "train ", strlen("train ")) &&
+    return !strcmp(spec->usage->command, "train") &&
            (!strcmp(name, "resume") || !strcmp(name, "continue") || !strcmp(name, "restart"));
 }
 
@@ -140,11 +134,11 @@ static enum status unknown_flag(const struct arguments_spec *spec, const char *d
     char *option = heap_strdup(name);
     for (char *at = option; *at; at++)
         if (*at == '-') *at = '_';
-    bool is_key = takes_settings(spec) && closest_key_exact(option, key, sizeof key);
+    bool is_key = usage_takes_settings(spec->usage) && closest_key_exact(option, key, sizeof key);
     free(option);
     if (is_key) FAIL(USAGE, "unknown flag %s%s; did you mean %s=VALUE?", dashes, name, key);
-    FAIL(USAGE, "unknown flag %s%s; `llamero %.*s --help` lists the flags", dashes, name,
-         (int)strcspn(spec->usage, " \n"), spec->usage);
+    FAIL(USAGE, "unknown flag %s%s; `llamero %s --help` lists the flags", dashes, name,
+         spec->usage->command);
 }
 
 /* Whether the word is the flag's name.  Underscores may replace dashes, as in other programs'
@@ -205,8 +199,7 @@ static enum status read_color(int argc, char **argv, int *at, bool *found)
     const struct flag flags[] = {{"color", FLAG_CHOICE, &when, FLAG_COLOR_HELP}, {0}};
     *found = is_name("color", argv[*at] + 2, strcspn(argv[*at] + 2, "="));
     if (!*found) return STATUS_OK;
-    TRY(read_flag(&(struct arguments_spec){.usage = "", .flags = flags}, argc, argv, at,
-                  &(uint64_t){0}));
+    TRY(read_flag(&(struct arguments_spec){.flags = flags}, argc, argv, at, &(uint64_t){0}));
     color_set(*when == 'n' ? COLOR_NEVER : strcmp(when, "auto") ? COLOR_ALWAYS : COLOR_AUTO);
     return STATUS_OK;
 }
@@ -284,13 +277,12 @@ out:
 }
 
 /* A word too many may be a flag or a setting that was not read as one: "-q", "steps=5". */
-static enum status check_word(const struct arguments_spec *spec, const char *command,
-                              const char *word)
+static enum status check_word(const struct arguments_spec *spec, const char *word)
 {
-    const char *equals = strchr(word, '=');
+    const char *equals = strchr(word, '='), *command = spec->usage->command;
     char buffer[128];
     if (word[0] == '-' && word[1]) return unknown_flag(spec, "-", word + 1);
-    if (!equals || !takes_settings(spec)) return STATUS_OK;
+    if (!equals || !usage_takes_settings(spec->usage)) return STATUS_OK;
     char *key = heap_string(word, (size_t)(equals - word));
     bool found = closest_key_find(key, buffer, sizeof buffer) != NULL;
     free(key);
@@ -299,60 +291,51 @@ static enum status check_word(const struct arguments_spec *spec, const char *com
     FAIL(USAGE, "%s: unknown setting %s; expected section.key=value", command, word);
 }
 
-/* Too few words: names those that are expected, after the subcommand if there is one. */
-static enum status fail_missing(const struct arguments *a, const struct arguments_spec *spec,
-                                const char *command)
+/* Names the arguments that are expected.  `verb`: the subcommand, or "". */
+static enum status fail_missing(const struct usage *u, const char *verb, int got, int least,
+                                int most)
 {
-    const char *verb = a->num_words ? a->words[0] : NULL, *rest;
-    if (!synopsis_has_subcommands(spec->usage)) verb = NULL;
-    const char *line = verb ? synopsis_find(spec->usage, verb, &rest) : spec->usage;
-    int least = spec->min_words - (verb != NULL), got = a->num_words - (verb != NULL);
-    struct text names = {0};
+    const struct synopsis *s = usage_next(u, NULL, verb);
+    struct text names = {0}, line = {0};
     enum status st = STATUS_OK;
-    synopsis_add_names(spec->usage, verb, least, &names);
-    FAIL_OUT(USAGE, "%s%s%s: expected %s%d argument%s%s%s%s, got %d\nusage: llamero %.*s", command,
-             verb ? " " : "", verb ? verb : "",
-             spec->max_words > spec->min_words ? "at least " : "", least, least == 1 ? "" : "s",
-             names.len ? " (" : "", names.len ? names.data : "", names.len ? ")" : "", got,
-             (int)strcspn(line, "\n"), line);
+    usage_add_names(s, least, &names);
+    usage_add_synopsis(u, s, &line);
+    FAIL_OUT(USAGE, "%s%s%s: expected %s%d argument%s (%s), got %d\nusage: llamero %s", u->command,
+             *verb ? " " : "", verb, most > least ? "at least " : "", least, least == 1 ? "" : "s",
+             names.data, got, line.data);
 out:
-    text_release(&names);
+    text_release(&names), text_release(&line);
     return st;
 }
 
-/* The words that the command takes, or its subcommand. */
-static int count_most(const struct arguments *a, const struct arguments_spec *spec)
+static enum status check_count(const struct arguments *a, const struct arguments_spec *spec)
 {
-    int most = spec->max_words;
-    if (!a->num_words || !synopsis_has_subcommands(spec->usage)) return most;
-    return synopsis_count_words(spec->usage, a->words[0], most);
-}
-
-static enum status fail_count(const struct arguments *a, const struct arguments_spec *spec,
-                              const char *command)
-{
-    int most = count_most(a, spec);
-    const char *rest, *line = NULL;
-    if (a->num_words < spec->min_words) return fail_missing(a, spec, command);
-    if (synopsis_has_subcommands(spec->usage))
-        line = synopsis_find(spec->usage, a->words[0], &rest);
-    if (!line) line = spec->usage;
+    const struct usage *u = spec->usage;
+    int num_verbs = usage_has_subcommands(u), got = a->num_words - num_verbs, least, most;
+    const char *verb = num_verbs ? a->words[0] : "";
+    usage_limits(u, verb, &least, &most);
+    if (got < least) return fail_missing(u, verb, got, least, most);
+    if (got <= most) return STATUS_OK;
     for (int i = 0; i < a->num_words; i++) {
-        bool is_extra = i >= most || a->words[i][0] == '-' || strchr(a->words[i], '=');
-        if (is_extra) TRY(check_word(spec, command, a->words[i]));
+        bool is_extra = i >= num_verbs + most || a->words[i][0] == '-' || strchr(a->words[i], '=');
+        if (is_extra) TRY(check_word(spec, a->words[i]));
     }
-    FAIL(USAGE, "%s: unexpected argument \"%s\"\nusage: llamero %.*s", command, a->words[most],
-         (int)strcspn(line, "\n"), line);
+    struct text line = {0};
+    usage_add_synopsis(u, usage_next(u, NULL, verb), &line);
+    enum status st = FAILURE(USAGE, "%s: unexpected argument \"%s\"\nusage: llamero %s", u->command,
+                             a->words[num_verbs + most], line.data);
+    text_release(&line);
+    return st;
 }
 
 /* Flags whose help begins with other subcommands than the one given are errors. */
 static enum status check_subcommand_flags(const struct arguments *a,
-                                          const struct arguments_spec *spec, const char *command)
+                                          const struct arguments_spec *spec)
 {
     struct text all = {0}, before = {0};
     enum status st = STATUS_OK;
-    synopsis_list_subcommands(spec->usage, &all);
-    text_addf(&before, "%s ", command);
+    usage_list_subcommands(spec->usage, &all);
+    text_addf(&before, "%s ", spec->usage->command);
     if (all.len)
         st = flag_modes_check(
             &(struct flag_modes){.before = before.data, .all = all.data, .mode = a->words[0]},
@@ -362,18 +345,17 @@ static enum status check_subcommand_flags(const struct arguments *a,
 }
 
 /* torchtitan's way to name the configuration, which would be ignored. */
-static enum status check_config_file(const struct arguments *a, const struct arguments_spec *spec,
-                                     const char *command)
+static enum status check_config_file(const struct arguments *a, const struct usage *u)
 {
     static const char key[] = "job.config_file=";
-    bool has_subcommand = a->num_words && synopsis_has_subcommands(spec->usage);
-    for (int i = 0; i < a->num_settings && strstr(spec->usage, "CONFIG"); i++)
+    bool has_subcommand = a->num_words && usage_has_subcommands(u);
+    for (int i = 0; i < a->num_settings && usage_takes_config(u); i++)
         if (!strncmp(a->settings[i], key, sizeof key - 1))
             FAIL(USAGE,
                  "%s: job.config_file is not a setting: the configuration is an argument, "
                  "as in `llamero %s%s%s %s`",
-                 command, command, has_subcommand ? " " : "", has_subcommand ? a->words[0] : "",
-                 a->settings[i] + sizeof key - 1);
+                 u->command, u->command, has_subcommand ? " " : "",
+                 has_subcommand ? a->words[0] : "", a->settings[i] + sizeof key - 1);
     return STATUS_OK;
 }
 
@@ -392,7 +374,7 @@ enum status arguments_read(struct arguments *a, const struct arguments_spec *spe
         const char *word = argv[i];
         if (!plain && (!strncmp(word, "--help", 6) || !strcmp(word, "-h"))) {
             a->help = true;
-            return manual_print(argv[0], spec, word);
+            return manual_print(spec, word);
         }
         if (!plain && !strcmp(word, "--")) {
             plain = true;
@@ -412,18 +394,18 @@ enum status arguments_read(struct arguments *a, const struct arguments_spec *spe
             a->words[a->num_words++] = word;
         }
     }
+    const struct usage *u = spec->usage;
     bool handles_settings =
-        takes_settings(spec) || !strcmp(argv[0], "runs"); /* with its own words */
+        usage_takes_settings(u) || !strcmp(u->command, "runs"); /* with its own words */
     if (a->num_settings && !handles_settings)
         FAIL(USAGE,
              "%s: \"%s\" looks like a setting, which this command does not take; put a path or a "
              "text of this form after --",
-             argv[0], a->settings[0]);
-    TRY(check_config_file(a, spec, argv[0]));
-    TRY(synopsis_check_subcommand(spec->usage, argv[0], a->num_words ? a->words[0] : NULL));
-    if (a->num_words < spec->min_words || a->num_words > count_most(a, spec))
-        return fail_count(a, spec, argv[0]);
-    return check_subcommand_flags(a, spec, argv[0]);
+             u->command, a->settings[0]);
+    TRY(check_config_file(a, u));
+    TRY(usage_check_subcommand(u, a->num_words ? a->words[0] : NULL));
+    TRY(check_count(a, spec));
+    return check_subcommand_flags(a, spec);
 }
 
 bool arguments_have(const struct arguments *a, const struct flag *flags, const char *name)

@@ -431,15 +431,17 @@ static enum status load_config(struct config *c, const struct arguments *a)
     return STATUS_OK;
 }
 
-static const char usage[] =
-    "bench [CONFIG...] [section.key=value ...]\n\n"
+static const struct usage usage = {
+    "bench",
+    {{NULL, {USAGE_ANY(FILE, "CONFIG"), USAGE_SETTINGS}}},
     "Measures, in one run: this machine's ceilings; each operation of a step compared with the\n"
     "ceiling that bounds it; and whole steps with a breakdown of their time.  Token IDs are\n"
     "random, no data is read.  Without CONFIG the model is a Llama of 124.7M parameters with\n"
     "4 rows of 1024 tokens, in bfloat16.  device.tune_gemm=true also compares autotuned GEMMs\n"
     "with the default.  With --tune=FILE it only times the GEMMs of each CONFIG, in a rank of "
     "every\n"
-    "pipeline stage, and keeps the fastest kernel of each in FILE for device.tune_file.";
+    "pipeline stage, and keeps the fastest kernel of each in FILE for device.tune_file.",
+};
 
 enum status command_bench(int argc, char **argv)
 {
@@ -458,7 +460,7 @@ enum status command_bench(int argc, char **argv)
         {0},
     };
     struct arguments a;
-    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 0, 64}, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){&usage, flags}, argc, argv));
     if (a.help) return STATUS_OK;
     if (tune[0]) {
         static const char *const others[] = {"rounds", "megabytes", "output", "json"};

@@ -14,8 +14,9 @@
 
 #include <stdio.h>
 
-static const char usage[] =
-    "check CONFIG [--ranks N] [--deep] [section.key=value ...]\n\n"
+static const struct usage usage = {
+    "check",
+    {{NULL, {USAGE_ONE(FILE, "CONFIG"), USAGE_FLAGS("[--ranks N] [--deep]"), USAGE_SETTINGS}}},
     "Checks what `train` checks before its first step, with the same messages and exit codes:\n"
     "that the configuration is consistent and fits the number of ranks; that the tokenizer, and\n"
     "the first records of all training and validation data, can be read; that initial weights, or\n"
@@ -32,7 +33,8 @@ static const char usage[] =
     "and they are within data.bad_record_limit.\n\n"
     "Data and weights on the Hugging Face Hub are not downloaded.  If the cache does not have\n"
     "them, or the Hub cannot be reached, a line on stderr says that they were not checked, and\n"
-    "the exit code is 0.";
+    "the exit code is 0.",
+};
 
 /* Whether --ranks says that this machine can run them. */
 static enum preflight_place place_of(const struct config *c, int64_t requested_ranks)
@@ -128,7 +130,7 @@ enum status command_check(int argc, char **argv)
         {0},
     };
     struct arguments a;
-    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 1}, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){&usage, flags}, argc, argv));
     if (a.help) return STATUS_OK;
     struct config c;
     struct preflight p = {.resume_step = -1};

@@ -88,9 +88,10 @@ out:
     return st;
 }
 
-static const char usage[] =
-    "checkpoint ls|verify|show FOLDER\n"
-    "       llamero checkpoint diff FOLDER FOLDER\n\n"
+static const struct usage usage = {
+    "checkpoint",
+    {{"ls|verify|show", {USAGE_ONE(FOLDER, "FOLDER")}},
+     {"diff", {USAGE_ONE(FOLDER, "FOLDER"), USAGE_ONE(FOLDER, "FOLDER")}}},
     "ls      lists a run's checkpoints: step, size, time (UTC), whether they are intact\n"
     "verify  reads every byte and reports every error; exit code 65 if there is any\n"
     "show    dimensions, parameters, step and files of a checkpoint, or of any format that\n"
@@ -101,7 +102,8 @@ static const char usage[] =
     "FOLDER is a run's dump folder, the folder of its checkpoints, or one step-N.  For show and\n"
     "diff, a folder of several checkpoints stands for its newest intact one.  ls also lists the\n"
     "copies in s3://BUCKET/PREFIX.  verify also takes the PREFIX of token files that prepare\n"
-    "wrote.";
+    "wrote.",
+};
 
 enum status command_checkpoint(int argc, char **argv)
 {
@@ -116,11 +118,10 @@ enum status command_checkpoint(int argc, char **argv)
         {0},
     };
     struct arguments a;
-    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 2, 3}, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){&usage, flags}, argc, argv));
     if (a.help) return STATUS_OK;
     const char *verb = a.words[0];
     bool two = !strcmp(verb, "diff");
-    if (two && a.num_words != 3) FAIL(USAGE, "checkpoint diff: expected two folders, got 1");
     if (as[0] && tensors)
         FAIL(USAGE, "--tensors has no effect with --as, which lists tensors itself");
     if (as[0]) TRY(dcp_generation_parse("--as", as, &(enum dcp_generation){0}));

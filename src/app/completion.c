@@ -2,7 +2,6 @@
 #include "app/completion.h"
 #include "app/commands.h"
 #include "app/recipes.h"
-#include "app/synopsis.h"
 #include "base/text.h"
 #include "config/config.h"
 
@@ -113,38 +112,29 @@ static void offer_recipes(const char *start)
     }
 }
 
-static bool takes_settings(const struct arguments_spec *spec, const char *verb)
+static bool takes_settings(const struct usage *u, const char *verb)
 {
-    const char *rest, *line = synopsis_find(spec->usage, verb, &rest);
-    for (; line; line = synopsis_find(synopsis_next(line), verb, &rest)) {
-        size_t len = strcspn(rest, "\n");
-        if (memmem(rest, len, "section.key=", 12) || memmem(rest, len, "CONFIG", 6)) return true;
-    }
+    for (const struct synopsis *s = NULL; (s = usage_next(u, s, verb));)
+        for (const struct usage_item *i = s->items; i->kind; i++)
+            if (i->kind == ITEM_SETTINGS) return true;
     return false;
 }
 
 /* Offers what may stand as argument `index` (from 0); `verb` is the first. */
-static void offer_arguments(const struct arguments_spec *spec, int index, const char *verb,
-                            const char *start)
+static void offer_arguments(const struct usage *u, int index, const char *verb, const char *start)
 {
-    char name[SYNOPSIS_NAME_BYTES];
     bool paths = false, folders = false;
-    const char *rest, *line = spec->usage;
-    for (; line && !index; line = synopsis_next(line)) {
-        synopsis_find_name(synopsis_arguments(line), 0, name);
-        if (islower((unsigned char)*name)) offer_words(start, "", name, "");
-    }
-    line = synopsis_find(spec->usage, verb, &rest);
-    for (; line; line = synopsis_find(synopsis_next(line), verb, &rest)) {
-        if (!synopsis_find_name(rest, index, name)) continue;
-        if (!strcmp(name, "KEY"))
-            offer_keys(start, "", "");
-        else if (!strcmp(name, "NAME"))
-            offer_recipes(start);
-        else if (!strcmp(name, "FOLDER") || !strcmp(name, "DIR"))
-            folders = true;
-        else
-            paths = true;
+    int first = usage_has_subcommands(u);
+    for (const struct synopsis *s = u->synopses; !index && s->verbs; s++)
+        offer_words(start, "", s->verbs, "");
+    if (index < first) return;
+    for (const struct synopsis *s = NULL; (s = usage_next(u, s, verb));) {
+        const struct usage_item *i = usage_argument(s, index - first);
+        if (!i) continue;
+        if (i->kind == ITEM_KEY) offer_keys(start, "", "");
+        if (i->kind == ITEM_RECIPE) offer_recipes(start);
+        folders |= i->kind == ITEM_FOLDER;
+        paths |= i->kind == ITEM_FILE;
     }
     if (paths || folders) puts(paths ? ":files" : ":folders");
 }
@@ -202,7 +192,7 @@ void completion_print(const struct arguments_spec *spec, int num_words, char *co
             if (!index++) verb = word;
         }
     }
-    bool settings = !plain && takes_settings(spec, verb);
+    bool settings = !plain && takes_settings(spec->usage, verb);
     const struct flag *f = value_of ? find_flag(spec->flags, value_of) : NULL;
     if (f) {
         offer_flag_values(f, start, "");
@@ -216,6 +206,6 @@ void completion_print(const struct arguments_spec *spec, int num_words, char *co
         free(head);
     } else {
         if (settings && *start && !strchr(start, '/')) offer_keys(start, "", "=");
-        offer_arguments(spec, index, verb, start);
+        offer_arguments(spec->usage, index, verb, start);
     }
 }

@@ -52,31 +52,20 @@ static enum status document(bool man)
     return STATUS_OK;
 }
 
-static const char usage[] =
-    "config show [CONFIG] [section.key=value ...]\n"
-    "       llamero config diff A B [--json]\n"
-    "       llamero config explain [KEY ...]\n"
-    "       llamero config import FILE.yaml|SCRIPT.sh ...\n"
-    "       llamero config document [--man]\n\n"
+static const struct usage usage = {
+    "config",
+    {{"show", {USAGE_OPTIONAL(FILE, "CONFIG"), USAGE_SETTINGS}},
+     {"diff", {USAGE_ONE(FILE, "A"), USAGE_ONE(FILE, "B"), USAGE_FLAGS("[--json]")}},
+     {"explain", {USAGE_ANY(KEY, "KEY")}},
+     {"import", {USAGE_SOME(FILE, "FILE.yaml|SCRIPT.sh")}},
+     {"document", {USAGE_FLAGS("[--man]")}}},
     "show prints every effective value and its origin: a file's line, the command line, the\n"
     "flavor, or the default.  diff prints the effective values in which two configurations\n"
     "differ, as \"key: A's -> B's\"; A and B are files, runs or checkpoints, and the exit code\n"
     "is 0 whether they differ or not.  explain describes a key or a section.  import converts\n"
     "NxD Training's YAML, and scripts that start Megatron-LM or `accelerate launch`, to TOML\n"
-    "(see `llamero config import --help`).  document prints docs/options.md.";
-
-static enum status fail_count(const struct arguments *a)
-{
-    static const char *const forms[] = {"show [CONFIG]", "diff A B", "explain [KEY ...]",
-                                        "import FILE ...", "document [--man]"};
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
-        size_t len = strcspn(forms[i], " ");
-        if (!strncmp(forms[i], a->words[0], len) && !a->words[0][len])
-            FAIL(USAGE, "config %s: got %d argument%s; expected config %s", a->words[0],
-                 a->num_words - 1, a->num_words == 2 ? "" : "s", forms[i]);
-    }
-    BUG("a subcommand without a form");
-}
+    "(see `llamero config import --help`).  document prints docs/options.md.",
+};
 
 enum status command_config(int argc, char **argv)
 {
@@ -88,15 +77,13 @@ enum status command_config(int argc, char **argv)
     };
     struct arguments a;
     if (argc > 1 && !strcmp(argv[1], "import")) return import_run(argc - 2, argv + 2);
-    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 64}, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){&usage, flags}, argc, argv));
     if (a.help) return STATUS_OK;
     if (a.num_settings && strcmp(a.words[0], "show"))
         FAIL(USAGE, "config %s: unexpected setting %s; only config show takes settings", a.words[0],
              a.settings[0]);
-    if (!strcmp(a.words[0], "show") && a.num_words <= 2) return show(&a);
-    if (!strcmp(a.words[0], "diff") && a.num_words == 3)
-        return config_diff_print(a.words[1], a.words[2], json);
+    if (!strcmp(a.words[0], "show")) return show(&a);
+    if (!strcmp(a.words[0], "diff")) return config_diff_print(a.words[1], a.words[2], json);
     if (!strcmp(a.words[0], "explain")) return explain(&a);
-    if (!strcmp(a.words[0], "document") && a.num_words == 1) return document(man);
-    return fail_count(&a);
+    return document(man);
 }

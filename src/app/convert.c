@@ -306,8 +306,12 @@ static void report(const struct conversion *c, const struct converted *done, boo
     text_release(&t);
 }
 
-static const char usage[] =
-    "convert SRC DST [--to hf|meta|dcp|gguf|nxdt|native]\n\n"
+static const struct usage usage = {
+    "convert",
+    {{NULL,
+      {{ITEM_FILE, "SRC", true, false, "SRC"},
+       {ITEM_FILE, "DST", true, false, "DST"},
+       USAGE_FLAGS("[--to hf|meta|dcp|gguf|nxdt|native]")}}},
     "SRC is one of, detected automatically:\n"
     "    a run, or one of its checkpoints\n"
     "    a Hugging Face folder: safetensors or pytorch_model.bin, sharded or not, tied or not\n"
@@ -334,7 +338,8 @@ static const char usage[] =
     "--model-only is given.\n"
     "Without --to: DST.gguf becomes gguf; else a run becomes hf, and anything else native.\n"
     "With --without-io, a model with another vocabulary can start from the blocks; in Llamero,\n"
-    "use checkpoint.exclude_from_loading=model.embed_tokens.weight,lm_head.weight.";
+    "use checkpoint.exclude_from_loading=model.embed_tokens.weight,lm_head.weight.",
+};
 
 enum status command_convert(int argc, char **argv)
 {
@@ -396,7 +401,7 @@ enum status command_convert(int argc, char **argv)
     struct config config = {0};
     char *folder = NULL, *input = NULL;
     enum status st = STATUS_OK;
-    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 0, 2}, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){&usage, flags}, argc, argv));
     if (a.help) return STATUS_OK;
     TRY_OUT(apply_converter_flags(&f, &a, &to, &c, &input));
     TRY_OUT(parse_dtype(dtype, &c));

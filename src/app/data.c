@@ -16,9 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char usage[] =
-    "data show RUN --step N [--rank R] [--text] [section.key=value ...]\n"
-    "       llamero data stats CONFIG|PATH... [--svg FILE] [--sample BYTES]\n\n"
+static const struct usage usage = {
+    "data",
+    {{"show",
+      {USAGE_ONE(FILE, "RUN"), USAGE_FLAGS("--step N [--rank R] [--text]"), USAGE_SETTINGS}},
+     {"stats",
+      {USAGE_SOME(FILE, "CONFIG|PATH"), USAGE_FLAGS("[--svg FILE] [--sample BYTES]"),
+       USAGE_SETTINGS}}},
     "show   lists the rows of one training step, past or future, with the data-parallel rank that\n"
     "       trains on each and the documents that it consists of.  RUN is a dump folder, or the\n"
     "       configuration of a run that may not have started yet.  It trains nothing: it begins "
@@ -31,7 +35,8 @@ static const char usage[] =
     "has training.seq_len + 1 tokens, as the last one is only predicted; with objective.name =\n"
     "\"masked\" or \"diffusion\" it has training.seq_len, shown before masking.\n\n"
     "Duplicates are documents whose text, or IDs, are those of one before them.  Beyond 2^26\n"
-    "documents they are estimated.";
+    "documents they are estimated.",
+};
 
 struct show_flags {
     int64_t step, rank, ranks;
@@ -245,7 +250,7 @@ enum status command_data(int argc, char **argv)
         {0},
     };
     struct arguments a;
-    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 2, 64}, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){&usage, flags}, argc, argv));
     if (a.help) return STATUS_OK;
     const char *verb = a.words[0];
     bool shows = !strcmp(verb, "show");

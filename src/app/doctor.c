@@ -5,11 +5,13 @@
 
 #include <stdio.h>
 
-static const char usage[] =
-    "doctor [FOLDER]\n\n"
+static const struct usage usage = {
+    "doctor",
+    {{NULL, {USAGE_OPTIONAL(FOLDER, "FOLDER")}}},
     "Tests this machine: program and libraries, CPU and GPUs, limits, speed, and whether files\n"
     "written to FOLDER (default: .) are durable.  Prints a line per finding: ok, warn or FAIL,\n"
-    "with advice.  A FAIL determines the exit code.";
+    "with advice.  A FAIL determines the exit code.",
+};
 
 enum status command_doctor(int argc, char **argv)
 {
@@ -19,7 +21,7 @@ enum status command_doctor(int argc, char **argv)
         {0},
     };
     struct arguments a;
-    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 0, 1}, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){&usage, flags}, argc, argv));
     if (a.help) return STATUS_OK;
     struct findings f = {0};
     struct text out = {0};

@@ -218,8 +218,13 @@ out:
     return st;
 }
 
-static const char usage[] =
-    "eval MODEL (DATA | --task FILE ...) [--ranks N] [section.key=value ...]\n\n"
+static const struct usage usage = {
+    "eval",
+    {{NULL,
+      {USAGE_ONE(FILE, "MODEL"),
+       {ITEM_FILE, "DATA", true, true, "(DATA | --task FILE ...)"},
+       USAGE_FLAGS("[--ranks N]"),
+       USAGE_SETTINGS}}},
     "Loss of a model on DATA (.txt, .jsonl, .jsonl.gz, .jsonl.zst, .parquet, .arrow, .npy,\n"
     ".bin/.idx, or a glob pattern).  MODEL is a run, a checkpoint or a Hugging Face folder; a\n"
     "checkpoint is evaluated with its run's objective.  With --ranks, or under mpirun, ranks\n"
@@ -230,7 +235,8 @@ static const char usage[] =
     "PIQA, Winogrande, MMLU or LAMBADA, 0-shot by the rules of lm-evaluation-harness.  A masked\n"
     "model is scored by pseudo-log-likelihood.  --task does not support diffusion models.\n\n"
     "The loss of a diffusion model is an upper bound, estimated with one random mask of each row;\n"
-    "another data.seed gives other masks.";
+    "another data.seed gives other masks.",
+};
 
 /* `eval --task`: the words after MODEL are further tasks. */
 static enum status evaluate_tasks(struct task_session *s, struct loaded_model_options *o,
@@ -349,7 +355,7 @@ enum status command_eval(int argc, char **argv)
         {0},
     };
     struct arguments a;
-    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 64}, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){&usage, flags}, argc, argv));
     if (a.help) return STATUS_OK;
     TRY(launch_flags_apply(&launch, &a));
     TRY(sort_words(&a, &tasks));

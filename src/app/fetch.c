@@ -10,13 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char usage[] =
-    "fetch PATH...\n\n"
+static const struct usage usage = {
+    "fetch",
+    {{NULL, {USAGE_SOME(FILE, "PATH")}}},
     "Downloads hf://datasets/ORG/NAME[@REVISION]/GLOB or hf://ORG/MODEL[@REVISION] from the\n"
     "Hugging Face Hub into its cache (HF_HUB_CACHE, $HF_HOME/hub), or objects and models of\n"
     "s3://BUCKET/KEY into $LLAMERO_S3_CACHE, and prints the local paths.\n"
     "Other commands download what they need.  Use this one on a machine with a network, for\n"
-    "machines without one, where HF_HUB_OFFLINE=1 is set.";
+    "machines without one, where HF_HUB_OFFLINE=1 is set.",
+};
 
 static bool is_data_set(const char *path) { return !strncmp(path, "hf://datasets/", 14); }
 
@@ -65,7 +67,7 @@ enum status command_fetch(int argc, char **argv)
         {0},
     };
     struct arguments a;
-    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 64}, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){&usage, flags}, argc, argv));
     if (a.help) return STATUS_OK;
     TRY(check_paths(&a, tokenizer));
     for (int i = 0; i < a.num_words; i++) {

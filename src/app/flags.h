@@ -1,7 +1,9 @@
-/* flags.h -- what a command accepts: one table that parses its arguments and generates --help, its
- * man page, docs/commands.md and shell completion. */
+/* flags.h -- what a command accepts: tables that parse its arguments and generate --help, its man
+ * page, docs/commands.md and shell completion. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include "app/usage.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,13 +36,9 @@ struct flag {
     const char *help;
 };
 
-/* usage: synopses, the second and later ones after "       llamero "; a blank line; paragraphs.
- * A lowercase word after the command's name, or several as "ls|verify", is a subcommand; words such
- * as CONFIG, RUN, FOLDER, NAME and KEY choose what completes (completion.c). */
 struct arguments_spec {
-    const char *usage;
+    const struct usage *usage;
     const struct flag *flags;
-    int min_words, max_words;
 };
 
 /* --color, which every command takes, and which may also stand before it. */

@@ -169,10 +169,14 @@ static enum status read_stdin(const struct loaded_model *l, struct text *t)
     return STATUS_OK;
 }
 
-static const char usage[] =
-    "generate MODEL [--prompt TEXT | --prompts FILE | --fill TEXT] [section.key=value ...]\n"
-    "       llamero generate MODEL --interactive [section.key=value ...]\n"
-    "       llamero generate MODEL --session DATA | --neurons N --out FILE.npz\n\n"
+static const struct usage usage = {
+    "generate",
+    {{NULL,
+      {USAGE_ONE(FILE, "MODEL"), USAGE_FLAGS("[--prompt TEXT | --prompts FILE | --fill TEXT]"),
+       USAGE_SETTINGS}},
+     {NULL, {USAGE_ONE(FILE, "MODEL"), USAGE_FLAGS("--interactive"), USAGE_SETTINGS}},
+     {NULL,
+      {USAGE_ONE(FILE, "MODEL"), USAGE_FLAGS("--session DATA | --neurons N --out FILE.npz")}}},
     "Generates text from a prompt with a causal or diffusion model, or fills in the masks of a\n"
     "text with a masked or diffusion model.  A diffusion model appends --max-tokens masks to the\n"
     "prompt and fills them in, the most confident ones first.  MODEL is a run, a checkpoint or a\n"
@@ -186,7 +190,8 @@ static const char usage[] =
     "With --session a model of spike counts continues the first bins of a recorded session; with\n"
     "--neurons it continues one bin in which a random tenth of N neurons spike.  Each bin is the\n"
     "separator 255, then one count per neuron.  FILE.npz holds prompt, gen (generated), gt (the\n"
-    "recorded session: ground truth) and n_neurons.";
+    "recorded session: ground truth) and n_neurons.",
+};
 
 /* What the command line asks for. */
 struct request {
@@ -342,7 +347,7 @@ enum status command_generate(int argc, char **argv)
     struct arguments a;
     bool is_rank;
     enum status st = STATUS_OK;
-    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 1}, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){&usage, flags}, argc, argv));
     if (a.help) return STATUS_OK;
     TRY(launch_flags_apply(&r.launch, &a));
     TRY(check_request(&r, flags, a.given));

@@ -18,18 +18,21 @@
 
 enum { MAX_BYTES = 1 << 20, MAX_WORDS = 1024 };
 
-static const char usage[] =
-    "config import FILE.yaml [key=value ...]\n"
-    "       llamero config import SCRIPT.sh [VAR=VALUE ...] [ARGUMENT ...] [section.key=value "
-    "...]\n"
-    "       llamero config import --from megatron [--flag value ...] [section.key=value ...]\n\n"
+static const struct usage usage = {
+    "config import",
+    {{NULL, {USAGE_ONE(FILE, "FILE.yaml"), USAGE_FLAGS("[key=value ...]")}},
+     {NULL,
+      {USAGE_ONE(FILE, "SCRIPT.sh"), USAGE_FLAGS("[VAR=VALUE ...] [ARGUMENT ...]"),
+       USAGE_SETTINGS}},
+     {NULL, {USAGE_FLAGS("--from megatron [--flag value ...]"), USAGE_SETTINGS}}},
     "Converts NxD Training's YAML, flags and scripts of Megatron-LM's pretrain_gpt.py, or scripts\n"
     "that run `accelerate launch` with frontier-guide's train.py, to a Llamero configuration on\n"
     "stdout.  Its comments list what each key became, which keys have no effect, and where the\n"
     "original differs from its own documentation.  A key that would change the result and is not\n"
     "supported is an error; config.accept_loss=KEY,... makes it a warning.  A script is parsed,\n"
     "not executed.  section.key=value overrides the result; key=value with a key of the YAML\n"
-    "changes the YAML before it is converted.";
+    "changes the YAML before it is converted.",
+};
 
 /* For --help; parse_arguments reads them, as what follows a file belongs to that. */
 static const struct flag flags[] = {
@@ -160,7 +163,7 @@ enum status import_run(int argc, char **argv)
     struct text out = {0};
     enum status st = parse_arguments(r, argc, argv);
     if (!st && r->help) {
-        st = manual_print("config import", &(struct arguments_spec){usage, flags, 0, 0}, r->help);
+        st = manual_print(&(struct arguments_spec){&usage, flags}, r->help);
     } else if (!st) {
         im.lenient = r->lenient;
         st = convert(&im, r);

@@ -8,12 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char usage[] =
-    "init [NAME]\n\n"
+static const struct usage usage = {
+    "init",
+    {{NULL, {USAGE_OPTIONAL(RECIPE, "NAME")}}},
     "Prints a recipe to start from; without NAME, lists the recipes.  NAME may be the\n"
     "beginning of one, up to a hyphen.\n"
     "`llamero config explain KEY` describes a key.\n"
-    "    llamero init tiny > tiny.toml";
+    "    llamero init tiny > tiny.toml",
+};
 
 static enum status print_recipe(const char *name)
 {
@@ -39,7 +41,7 @@ enum status command_init(int argc, char **argv)
 {
     const struct flag flags[] = {{0}};
     struct arguments a;
-    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 0, 1}, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){&usage, flags}, argc, argv));
     if (a.help) return STATUS_OK;
     if (!a.num_words) {
         for (const struct recipe *r = recipes; r->name; r++)

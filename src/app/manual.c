@@ -10,7 +10,7 @@
 
 enum format { FORMAT_HELP, FORMAT_MAN, FORMAT_MARKDOWN };
 
-static const char program_usage[] = "COMMAND [arguments] [section.key=value ...]";
+static const char program_synopsis[] = "COMMAND [arguments] [section.key=value ...]";
 static const char program_summary[] =
     "Pretrains Llama models and close relatives, from raw text to a Hugging Face checkpoint.";
 
@@ -62,7 +62,13 @@ static void add_wrapped(struct text *out, const char *help)
 
 static void print_help(const struct arguments_spec *spec, struct text *out)
 {
-    text_addf(out, "usage: llamero %s\n", spec->usage);
+    const struct usage *u = spec->usage;
+    for (const struct synopsis *s = NULL; (s = usage_next(u, s, NULL));) {
+        text_addf(out, "%s llamero ", s == u->synopses ? "usage:" : "      ");
+        usage_add_synopsis(u, s, out);
+        text_adds(out, "\n");
+    }
+    text_addf(out, "\n%s\n", u->description);
     if (spec->flags->name) text_adds(out, "\n");
     for (const struct flag *f = spec->flags; f->name; f++) {
         char left[64];
@@ -80,33 +86,10 @@ static const char *summary_of(const char *command)
     return c ? c->summary : "convert other programs' configurations";
 }
 
-/* Appends each line of the synopsis, of which all but the first begin with "llamero ". */
-static void add_synopsis(const char *usage, bool man, struct text *out)
+static void add_man_synopsis(const char *synopsis, struct text *out)
 {
-    const char *end = strstr(usage, "\n\n");
-    if (!end) end = usage + strlen(usage);
-    for (const char *line = usage; line < end;) {
-        const char *stop = memchr(line, '\n', (size_t)(end - line));
-        if (!stop) stop = end;
-        line += strspn(line, " ");
-        if (!strncmp(line, "llamero ", 8)) line += 8;
-        char *copy = heap_string(line, (size_t)(stop - line));
-        text_adds(out, man ? "\\fBllamero\\fR " : "llamero ");
-        if (man) {
-            roff_add(out, copy);
-            if (stop < end) text_adds(out, ".br\n");
-        } else {
-            text_addf(out, "%s\n", copy);
-        }
-        free(copy);
-        line = stop + 1;
-    }
-}
-
-static const char *description_of(const struct arguments_spec *spec)
-{
-    const char *at = strstr(spec->usage, "\n\n");
-    return at ? at + 2 : "";
+    text_adds(out, "\\fBllamero\\fR ");
+    roff_add(out, synopsis);
 }
 
 static void add_man_flags(const struct flag *flags, struct text *out)
@@ -130,20 +113,26 @@ static void add_exit_codes(struct text *out)
     }
 }
 
-static void add_man_page(const char *command, const struct arguments_spec *spec, struct text *out)
+static void add_man_page(const struct arguments_spec *spec, struct text *out)
 {
-    struct text name = {0};
-    text_addf(&name, "llamero-%s", command);
+    const struct usage *u = spec->usage;
+    struct text name = {0}, line = {0};
+    text_addf(&name, "llamero-%s", u->command);
     for (char *at = name.data; *at; at++)
         if (*at == ' ') *at = '-';
     roff_begin(out, name.data, 1, "Llamero's commands");
     roff_section(out, "NAME");
     text_addf(out, "%s \\- ", name.data);
-    roff_add(out, summary_of(command));
+    roff_add(out, summary_of(u->command));
     roff_section(out, "SYNOPSIS");
-    add_synopsis(spec->usage, true, out);
+    for (const struct synopsis *s = NULL; (s = usage_next(u, s, NULL));) {
+        if (s != u->synopses) text_adds(out, ".br\n");
+        text_clear(&line);
+        usage_add_synopsis(u, s, &line);
+        add_man_synopsis(line.data, out);
+    }
     roff_section(out, "DESCRIPTION");
-    roff_paragraphs(out, description_of(spec));
+    roff_paragraphs(out, u->description);
     roff_section(out, "OPTIONS");
     add_man_flags(spec->flags, out);
     roff_entry(out, "--help", "");
@@ -152,7 +141,7 @@ static void add_man_page(const char *command, const struct arguments_spec *spec,
     roff_add(out, "0, or a code that llamero(1) lists.");
     roff_section(out, "SEE ALSO");
     text_adds(out, ".BR llamero (1),\n.BR llamero.toml (5)\n");
-    text_release(&name);
+    text_release(&name), text_release(&line);
 }
 
 /* Bars separate the cells of a table. */
@@ -176,13 +165,19 @@ static void add_paragraphs(const char *string, struct text *out)
     }
 }
 
-static void add_markdown(const char *command, const struct arguments_spec *spec, struct text *out)
+static void add_markdown(const struct arguments_spec *spec, struct text *out)
 {
-    text_addf(out, "\n## llamero %s\n\n%c%s.\n\n```text\n", command,
-              *summary_of(command) - ('a' - 'A'), summary_of(command) + 1);
-    add_synopsis(spec->usage, false, out);
+    const struct usage *u = spec->usage;
+    const char *summary = summary_of(u->command);
+    text_addf(out, "\n## llamero %s\n\n%c%s.\n\n```text\n", u->command, *summary - ('a' - 'A'),
+              summary + 1);
+    for (const struct synopsis *s = NULL; (s = usage_next(u, s, NULL));) {
+        text_adds(out, "llamero ");
+        usage_add_synopsis(u, s, out);
+        text_adds(out, "\n");
+    }
     text_adds(out, "```\n");
-    add_paragraphs(description_of(spec), out);
+    add_paragraphs(u->description, out);
     if (spec->flags->name) text_adds(out, "\n| flag | what it does |\n|---|---|\n");
     for (const struct flag *f = spec->flags; f->name; f++) {
         const char *value = flag_value_name(f);
@@ -192,8 +187,7 @@ static void add_markdown(const char *command, const struct arguments_spec *spec,
     }
 }
 
-enum status manual_print(const char *command, const struct arguments_spec *spec,
-                         const char *request)
+enum status manual_print(const struct arguments_spec *spec, const char *request)
 {
     enum format format;
     struct text out = {0};
@@ -201,7 +195,7 @@ enum status manual_print(const char *command, const struct arguments_spec *spec,
     if (format == FORMAT_HELP)
         print_help(spec, &out);
     else
-        (format == FORMAT_MAN ? add_man_page : add_markdown)(command, spec, &out);
+        (format == FORMAT_MAN ? add_man_page : add_markdown)(spec, &out);
     fputs(out.data, stdout);
     text_release(&out);
     return STATUS_OK;
@@ -209,7 +203,7 @@ enum status manual_print(const char *command, const struct arguments_spec *spec,
 
 static void add_program_help(struct text *out)
 {
-    text_addf(out, "usage: llamero %s\n\n%s\n\n", program_usage, program_summary);
+    text_addf(out, "usage: llamero %s\n\n%s\n\n", program_synopsis, program_summary);
     for (const struct command *c = commands; c->name; c++)
         text_addf(out, "  %-11s %s\n", c->name, c->summary);
     text_adds(
@@ -225,7 +219,7 @@ static void add_program_man(struct text *out)
     roff_section(out, "NAME");
     text_adds(out, "llamero \\- pretrain Llama models\n");
     roff_section(out, "SYNOPSIS");
-    add_synopsis(program_usage, true, out);
+    add_man_synopsis(program_synopsis, out);
     roff_section(out, "DESCRIPTION");
     roff_add(out, program_summary);
     roff_add(out, "Results go to standard output, everything else to standard error.");

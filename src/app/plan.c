@@ -472,15 +472,18 @@ static void print_table(const struct planning *p)
     print_estimate(p);
 }
 
-static const char usage[] =
-    "plan CONFIG [--ranks N] [--fit|--search] [section.key=value ...]\n\n"
+static const struct usage usage = {
+    "plan",
+    {{NULL,
+      {USAGE_ONE(FILE, "CONFIG"), USAGE_FLAGS("[--ranks N] [--fit|--search]"), USAGE_SETTINGS}}},
     "Dry run: memory by category, FLOPs, step time and checkpoint size.  Trains nothing.\n"
     "Memory is measured by a sizing pass of the step's own code, so the figures are exact, except\n"
     "what a GPU's libraries allocate.  They depend on the vocabulary: without the tokenizer, set\n"
     "model.vocab_size, or data.tokenizer= to take the flavor's.  With device.hardware it lists\n"
     "the GPU's memory and, separately, the host's.  Of a run with several data stages it shows "
     "the\n"
-    "one that needs the most memory.";
+    "one that needs the most memory.",
+};
 
 enum status command_plan(int argc, char **argv)
 {
@@ -499,7 +502,7 @@ enum status command_plan(int argc, char **argv)
         {0},
     };
     struct arguments a;
-    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 1}, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){&usage, flags}, argc, argv));
     if (a.help) return STATUS_OK;
     if (is_fit && is_search) FAIL(USAGE, "plan: --fit and --search exclude each other");
     struct config c;

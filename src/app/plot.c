@@ -17,12 +17,14 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char usage[] =
-    "plot RUN... [flags]\n\n"
+static const struct usage usage = {
+    "plot",
+    {{NULL, {USAGE_SOME(FILE, "RUN"), USAGE_FLAGS("[flags]")}}},
     "Plots what runs logged.  RUN is a dump folder or a metrics.jsonl.  The loss includes the\n"
     "validation loss, if any.  Other keys are those of metrics.jsonl: grad_norm, lr,\n"
     "tokens_per_second, mfu, ...; and scores of evaluation tasks, such as piqa/acc.  Steps that a\n"
-    "rollback went back over are not plotted.";
+    "rollback went back over are not plotted.",
+};
 
 struct plot_flags {
     const char *key, *svg, *title;
@@ -253,7 +255,7 @@ enum status command_plot(int argc, char **argv)
         {0},
     };
     struct arguments a;
-    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 64}, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){&usage, flags}, argc, argv));
     if (a.help) return STATUS_OK;
     TRY(check_flags(&f));
     struct chart c = {.title = *f.title ? f.title : NULL,

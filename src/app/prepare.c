@@ -57,8 +57,9 @@ static void report(const char *prefix, const struct prepare_stats *p, double sec
     text_release(&t);
 }
 
-static const char usage[] =
-    "prepare --tokenizer FILE --output PREFIX SOURCE...\n\n"
+static const struct usage usage = {
+    "prepare",
+    {{NULL, {USAGE_FLAGS("--tokenizer FILE --output PREFIX"), USAGE_SOME(FILE, "SOURCE")}}},
     "Reads text (.txt, .jsonl, either also as .gz or .zst; .parquet, .arrow; quoted glob\n"
     "patterns) or token IDs (columns of .parquet and .arrow, .npy, .bin/.idx, .bin), and\n"
     "writes token IDs in Megatron's format, PREFIX.bin and PREFIX.idx, which training reads\n"
@@ -67,7 +68,8 @@ static const char usage[] =
     "or\n"
     "the tokenizer has changed: see --accept-changed and --force.\n\n"
     "A bad record, such as a line that is not UTF-8 or has no key \"text\", ends the command;\n"
-    "with --on-bad-record skip it is skipped and listed in PREFIX.bad_records.";
+    "with --on-bad-record skip it is skipped and listed in PREFIX.bad_records.",
+};
 
 /* The files' names get their suffixes here. */
 static enum status check_prefix(const char *output)
@@ -131,7 +133,7 @@ enum status command_prepare(int argc, char **argv)
     struct source_config sources[64];
     struct tokenizer *t = NULL;
     struct prepare_stats done;
-    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 64}, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){&usage, flags}, argc, argv));
     if (a.help) return STATUS_OK;
     if (!tokenizer[0]) FAIL(USAGE, "prepare: --tokenizer FILE is required");
     if (!output[0]) FAIL(USAGE, "prepare: --output PREFIX is required");

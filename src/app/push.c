@@ -44,14 +44,18 @@ out:
     return st;
 }
 
-static const char usage[] =
-    "push DIR hf://ORG/NAME[@BRANCH]\n\n"
+static const struct usage usage = {
+    "push",
+    {{NULL,
+      {USAGE_ONE(FOLDER, "DIR"),
+       {ITEM_FILE, "hf://ORG/NAME", false, false, "hf://ORG/NAME[@BRANCH]"}}}},
     "Uploads a model to a repository of the Hugging Face Hub, as one commit: the Hugging Face\n"
     "files of DIR (weights, config.json, tokenizer, and README.md if it exists), without\n"
     "optimizer, state or configuration of the run.  DIR is a Hugging Face folder, a checkpoint,\n"
     "or a run, whose newest checkpoint is uploaded.  Files that the Hub already has are not sent\n"
     "again, so an interrupted push can be repeated.  The token comes from HF_TOKEN or\n"
-    "$HF_HOME/token, the Hub's address from HF_ENDPOINT.  Prints the URL of the commit.";
+    "$HF_HOME/token, the Hub's address from HF_ENDPOINT.  Prints the URL of the commit.",
+};
 
 enum status command_push(int argc, char **argv)
 {
@@ -63,7 +67,7 @@ enum status command_push(int argc, char **argv)
         {0},
     };
     struct arguments a;
-    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 2, 2}, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){&usage, flags}, argc, argv));
     if (a.help) return STATUS_OK;
     if (p.is_private && !p.creates) FAIL(USAGE, "push: --private requires --create");
     p.target = a.words[1];

@@ -15,13 +15,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char usage[] =
-    "report RUN... [-o FILE] [flags]\n\n"
+static const struct usage usage = {
+    "report",
+    {{NULL, {USAGE_SOME(FILE, "RUN"), USAGE_FLAGS("[-o FILE] [flags]")}}},
     "Writes a page about runs, from their dump folders: a summary, curves that can be zoomed, the\n"
     "settings that differ, checkpoints, how the runs were started, and the ends of their logs.  "
     "The\n"
     "page is one file that needs no network: it can be mailed, or opened from a disk.\n"
-    "With --prompt the newest checkpoint of each run generates text for it.";
+    "With --prompt the newest checkpoint of each run generates text for it.",
+};
 
 struct report_flags {
     const char *output;
@@ -132,7 +134,7 @@ enum status command_report(int argc, char **argv)
         {0},
     };
     struct arguments a;
-    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 64}, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){&usage, flags}, argc, argv));
     if (a.help) return STATUS_OK;
     if (f.max_tokens < 1 || f.max_tokens > 1 << 16)
         FAIL(USAGE, "--max-tokens: must be between 1 and 65536, is %lld", (long long)f.max_tokens);

@@ -11,15 +11,17 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static const char usage[] =
-    "runs [FOLDER...] [flags]\n\n"
+static const struct usage usage = {
+    "runs",
+    {{NULL, {USAGE_ANY(FOLDER, "FOLDER"), USAGE_FLAGS("[flags]")}}},
     "Lists the runs in and below the folders (default: this one), the latest first: the settings\n"
     "that differ between them, state, steps, last loss, best validation loss, tokens, and the "
     "time\n"
     "since they last wrote.  A column is one of these, a key of config.toml (optimizer.lr) or the\n"
     "last value of a key of metrics.jsonl (grad_norm).\n\n"
     "--filter takes comparisons with =, !=, <, <=, >, >= and ~ (contains), joined by \"and\" and\n"
-    "\"or\": --filter 'state = finished and loss < 3'.";
+    "\"or\": --filter 'state = finished and loss < 3'.",
+};
 
 struct runs_flags {
     const char *sort, *filter, *columns;
@@ -102,7 +104,7 @@ enum status command_runs(int argc, char **argv)
         {0},
     };
     struct arguments a;
-    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 0, 64}, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){&usage, flags}, argc, argv));
     if (a.help) return STATUS_OK;
     TRY(check_flags(&f));
     if (a.num_settings)

@@ -143,12 +143,15 @@ static enum status make_script(struct slurm_script *b, const struct config *c, s
     return STATUS_OK;
 }
 
-static const char usage[] =
-    "slurm CONFIG --nodes N --time T [--submit] [section.key=value ...]\n\n"
+static const struct usage usage = {
+    "slurm",
+    {{NULL,
+      {USAGE_ONE(FILE, "CONFIG"), USAGE_FLAGS("--nodes N --time T [--submit]"), USAGE_SETTINGS}}},
     "Checks CONFIG as `check --ranks` does (but neither device, memory nor initial weights, which\n"
     "may differ in the job) and prints a batch script that trains it in the current folder.\n"
     "Before the time limit the run saves a checkpoint and the job is requeued; also after a\n"
-    "rank or a node dies, as long as new checkpoints are saved in between.";
+    "rank or a node dies, as long as new checkpoints are saved in between.",
+};
 
 enum status command_slurm(int argc, char **argv)
 {
@@ -184,7 +187,7 @@ enum status command_slurm(int argc, char **argv)
         {0},
     };
     struct arguments a;
-    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 1}, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){&usage, flags}, argc, argv));
     if (a.help) return STATUS_OK;
     TRY(check_flags(&b));
     b.config = a.words[0], b.settings = a.settings, b.num_settings = a.num_settings;

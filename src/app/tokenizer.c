@@ -18,15 +18,19 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char usage[] =
-    "tokenizer train --vocab-size N --output FILE [--force] INPUT...\n"
-    "       llamero tokenizer encode --tokenizer FILE [--null] [TEXT ...|-]\n"
-    "       llamero tokenizer decode --tokenizer FILE [--null] [ID ...|-]\n"
-    "       llamero tokenizer show --tokenizer FILE [--json]\n\n"
+static const struct usage usage = {
+    "tokenizer",
+    {{"train", {USAGE_FLAGS("--vocab-size N --output FILE [--force]"), USAGE_SOME(FILE, "INPUT")}},
+     {"encode",
+      {USAGE_FLAGS("--tokenizer FILE [--null]"), {ITEM_FILE, "TEXT", true, true, "[TEXT ...|-]"}}},
+     {"decode",
+      {USAGE_FLAGS("--tokenizer FILE [--null]"), {ITEM_FILE, "ID", true, true, "[ID ...|-]"}}},
+     {"show", {USAGE_FLAGS("--tokenizer FILE [--json]")}}},
     "train learns a byte-level BPE from text files and writes a Hugging Face tokenizer.json.\n"
     "FILE is a tiktoken or SentencePiece .model, a tokenizer.json or tekken.json, a folder "
     "with\n"
-    "one of these, or \"bytes\".  Without TEXT or ID, or with -, reads standard input.";
+    "one of these, or \"bytes\".  Without TEXT or ID, or with -, reads standard input.",
+};
 
 static enum status read_stdin(struct text *t)
 {
@@ -55,7 +59,6 @@ static enum status train(const struct arguments *a, int64_t vocab_size, const ch
     double begin = clock_monotonic_s();
     enum status st = STATUS_OK;
     if (!output[0]) FAIL(USAGE, "tokenizer train: --output FILE is required");
-    if (a->num_words < 2) FAIL(USAGE, "tokenizer train: at least one text file is required");
     TRY(file_find(output, &kind));
     if (kind == FILE_REGULAR) TRY(file_size(output, &size));
     if (size && !force) /* /dev/stdout may be an empty file */
@@ -229,7 +232,7 @@ enum status command_tokenizer(int argc, char **argv)
     };
     struct arguments a;
     struct tokenizer *t;
-    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 64}, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){&usage, flags}, argc, argv));
     if (a.help) return STATUS_OK;
     if (!strcmp(a.words[0], "train")) {
         if (vocab_size < BPE_TRAINER_MIN_SIZE || vocab_size > BPE_TRAINER_MAX_SIZE)

@@ -12,11 +12,13 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char usage[] =
-    "top RUN [flags]\n\n"
+static const struct usage usage = {
+    "top",
+    {{NULL, {USAGE_ONE(FILE, "RUN"), USAGE_FLAGS("[flags]")}}},
     "Shows a run live: curves, progress, speed, memory, checkpoints and the end of its log, read\n"
     "from its dump folder while it runs, or later.  Tab and the arrow keys choose the curve, q\n"
-    "quits.  Where output is not a terminal, or TERM=dumb, prints one frame as text, as --once.";
+    "quits.  Where output is not a terminal, or TERM=dumb, prints one frame as text, as --once.",
+};
 
 struct top_flags {
     const char *curve;
@@ -161,7 +163,7 @@ enum status command_top(int argc, char **argv)
         {0},
     };
     struct arguments a;
-    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 1}, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){&usage, flags}, argc, argv));
     if (a.help) return STATUS_OK;
     TRY(check_flags(&f));
     if (a.num_settings) FAIL(USAGE, "%s: a run's settings cannot be changed here", a.settings[0]);

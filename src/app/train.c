@@ -58,13 +58,15 @@ out:
     return st;
 }
 
-static const char usage[] =
-    "train CONFIG [--ranks N | --gpus GPUS] [section.key=value ...]\n\n"
+static const struct usage usage = {
+    "train",
+    {{NULL, {USAGE_ONE(FILE, "CONFIG"), USAGE_FLAGS("[--ranks N | --gpus GPUS]"), USAGE_SETTINGS}}},
     "Trains the model that CONFIG describes.  Resumes automatically from the newest\n"
     "intact checkpoint in job.dump_folder.  On SIGTERM, SIGINT (Ctrl-C), SIGHUP,\n"
     "SIGUSR1, SIGUSR2, SIGXCPU or SIGXFSZ, and ahead of the end of its Slurm job\n"
     "(SLURM_JOB_END_TIME), the run saves a checkpoint and exits with 75.  More\n"
-    "signals do not end it sooner, except the third Ctrl-C.";
+    "signals do not end it sooner, except the third Ctrl-C.",
+};
 
 enum status command_train(int argc, char **argv)
 {
@@ -79,7 +81,7 @@ enum status command_train(int argc, char **argv)
         {0},
     };
     struct arguments a;
-    TRY(arguments_read(&a, &(struct arguments_spec){usage, flags, 1, 1}, argc, argv));
+    TRY(arguments_read(&a, &(struct arguments_spec){&usage, flags}, argc, argv));
     if (a.help) return STATUS_OK;
     TRY(launch_flags_apply(&launch, &a));
     log_set_quiet(quiet);

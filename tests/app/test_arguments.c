@@ -11,7 +11,11 @@ struct values {
     struct flag_list words;
 };
 
-static const char usage[] = "do THING [section.key=value ...]\n\nDoes it.";
+static const struct usage usage = {
+    "do",
+    {{NULL, {USAGE_ONE(FILE, "THING"), USAGE_OPTIONAL(FILE, "OTHER"), USAGE_SETTINGS}}},
+    "Does it.",
+};
 
 /* Parses the words up to NULL as the arguments of command "do". */
 static enum status read(struct arguments *a, struct values *v, const char *const *words)
@@ -28,7 +32,7 @@ static enum status read(struct arguments *a, struct values *v, const char *const
     char *argv[32] = {(char *)(uintptr_t) "do"};
     int argc = 1;
     for (; words[argc - 1]; argc++) argv[argc] = (char *)(uintptr_t)words[argc - 1];
-    return arguments_read(a, &(struct arguments_spec){usage, flags, 1, 2}, argc, argv);
+    return arguments_read(a, &(struct arguments_spec){&usage, flags}, argc, argv);
 }
 #define READ(a, v, ...) read(a, v, (const char *const[]){__VA_ARGS__, NULL})
 
@@ -94,10 +98,10 @@ TEST(arguments_reject_a_wrong_number_of_words)
     many[29] = NULL;
     CHECK_STATUS(USAGE, READ(&a, &v, "--json"));
     CHECK_MESSAGE("do: expected at least 1 argument (THING), got 0\nusage: llamero do THING "
-                  "[section.key=value ...]");
+                  "[OTHER] [section.key=value ...]");
     CHECK_STATUS(USAGE, read(&a, &v, many));
-    CHECK_MESSAGE(
-        "do: unexpected argument \"word\"\nusage: llamero do THING [section.key=value ...]");
+    CHECK_MESSAGE("do: unexpected argument \"word\"\nusage: llamero do THING [OTHER] "
+                  "[section.key=value ...]");
 }
 
 TEST(settings_are_refused_by_a_command_that_takes_none)
@@ -105,7 +109,8 @@ TEST(settings_are_refused_by_a_command_that_takes_none)
     struct arguments a;
     char *argv[] = {(char[]){"do"}, (char[]){"x"}, (char[]){"optimizer.lr=1"}, NULL};
     char *plain[] = {(char[]){"do"}, (char[]){"--"}, (char[]){"optimizer.lr=1"}, NULL};
-    const struct arguments_spec spec = {"do THING\n\nDoes it.", (const struct flag[]){{0}}, 1, 1};
+    const struct usage thing = {"do", {{NULL, {USAGE_ONE(FILE, "THING")}}}, "Does it."};
+    const struct arguments_spec spec = {&thing, (const struct flag[]){{0}}};
     CHECK_STATUS(USAGE, arguments_read(&a, &spec, 3, argv));
     CHECK_MESSAGE("do: \"optimizer.lr=1\" looks like a setting, which this command does not take");
     CHECK_STATUS(OK, arguments_read(&a, &spec, 3, plain));
