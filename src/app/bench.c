@@ -316,7 +316,7 @@ static void write_calls(const struct bench *b, struct json_writer *w)
         json_write_format(w, "share", "%.5g", time->share);
         json_write_format(w, "step_seconds", "%.6g", time->step_seconds);
         if (time->tuned > 0) {
-            json_write_format(w, "usual_seconds", "%.6g", time->default_seconds);
+            json_write_format(w, "default_seconds", "%.6g", time->default_seconds);
             json_write_format(w, "tuned", "%.5g", time->tuned);
         }
         json_end_object(w);

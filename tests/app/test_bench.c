@@ -137,7 +137,7 @@ TEST(bench_compares_autotuned_gemms_with_the_default_and_saves_the_choice)
     for (const struct json *v = json_first(operations); v; v = json_next(v)) {
         bool is_linear = !strncmp(json_string(json_get(v, "name")), "linear_", 7);
         CHECK(json_is_number(json_get(v, "tuned")) == is_linear);
-        CHECK(json_is_number(json_get(v, "usual_seconds")) == is_linear);
+        CHECK(json_is_number(json_get(v, "default_seconds")) == is_linear);
     }
     json_free(b);
     CHECK(LLAMERO(&out, NULL, "bench", SMALL, "device.tune_gemm=true", setting.data) == 0);
