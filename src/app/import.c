@@ -148,7 +148,7 @@ static void log_notes(const struct import *im)
         LOG_INFO,
         "keys: %zu converted, %zu without effect, %zu that would change the result but are not "
         "supported; defects of the original: %zu",
-        counts[IMPORT_TRANSLATED], counts[IMPORT_IDLE], counts[IMPORT_UNSUPPORTED],
+        counts[IMPORT_TRANSLATED], counts[IMPORT_IGNORED], counts[IMPORT_UNSUPPORTED],
         counts[IMPORT_ORIGINAL_BUG]);
     for (size_t i = 0; i < im->num_notes; i++)
         if (im->notes[i].verdict == IMPORT_UNKNOWN)

@@ -209,10 +209,10 @@ const struct config_alias config_aliases[] = {
 const size_t config_num_aliases = sizeof config_aliases / sizeof *config_aliases;
 
 const struct config_foreign config_foreign[] = {
-#define IDLE(name, harmless, reason)  {name, false, harmless, reason},
-#define ERROR(name, harmless, reason) {name, true, harmless, reason},
+#define IGNORE(name, harmless, reason) {name, false, harmless, reason},
+#define ERROR(name, harmless, reason)  {name, true, harmless, reason},
 #include "config/foreign.def"
-#undef IDLE
+#undef IGNORE
 #undef ERROR
 };
 const size_t config_num_foreign = sizeof config_foreign / sizeof *config_foreign;

@@ -311,7 +311,7 @@ static enum status set_checkpoints(struct import *im)
     if (!word) return STATUS_OK;
     TRY(import_set(im, every, "checkpoint.keep_latest_k", "0", "Keep all checkpoints."));
     if (strcmp(word, "epoch")) return import_copy(im, every, "checkpoint.interval", "");
-    import_add_note(im, IMPORT_IDLE, every, "use checkpoint.interval, in steps");
+    import_add_note(im, IMPORT_IGNORED, every, "use checkpoint.interval, in steps");
     return STATUS_OK;
 }
 

@@ -213,7 +213,7 @@ enum status import_set(struct import *im, const struct import_item *item, const 
     if (!row) {
         const struct config_foreign *foreign = config_find_foreign(target);
         BUG_IF(!foreign);
-        add_note(im, IMPORT_IDLE, item, "", foreign->reason);
+        add_note(im, IMPORT_IGNORED, item, "", foreign->reason);
         return STATUS_OK;
     }
     add_origin(im, item, &where);
@@ -330,12 +330,12 @@ static enum status apply_row(struct import *im, const struct import_item *item,
     }
     bool error = row->kind == IMPORT_ROW_ERROR;
     if (item->null && row->kind == IMPORT_ROW_TAKE)
-        import_add_note(im, IMPORT_IDLE, item, "null: the default applies");
+        import_add_note(im, IMPORT_IGNORED, item, "null: the default applies");
     else if (error && !(row->target[0] && is_one_of(item, row->target))) {
         import_add_note(im, IMPORT_UNSUPPORTED, item, row->text);
         im->notes[im->num_notes - 1].accept = row->key;
     } else
-        import_add_note(im, IMPORT_IDLE, item, error ? "same here" : row->text);
+        import_add_note(im, IMPORT_IGNORED, item, error ? "same here" : row->text);
     return STATUS_OK;
 }
 
@@ -371,7 +371,7 @@ enum status import_apply_rows(struct import *im, const struct import_row *rows, 
         const struct import_row *row = find_row(rows, count, item->key);
         if (item->handled || !row) continue;
         if (item != last_of(im, item->key))
-            import_add_note(im, IMPORT_IDLE, item, "overridden by a later one");
+            import_add_note(im, IMPORT_IGNORED, item, "overridden by a later one");
         else
             TRY(apply_row(im, item, row));
     }

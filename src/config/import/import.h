@@ -11,7 +11,7 @@
 
 enum import_verdict {
     IMPORT_TRANSLATED,   /* became one of our keys */
-    IMPORT_IDLE,         /* changes no result: no key is needed */
+    IMPORT_IGNORED,      /* changes no result: no key is needed */
     IMPORT_ORIGINAL_BUG, /* a bug of the original program concerns it */
     IMPORT_UNSUPPORTED,  /* would change the result; an error unless config.accept_loss names it */
     IMPORT_UNKNOWN,      /* not a key of the original, with `lenient` */
@@ -101,9 +101,9 @@ void import_add_source(struct import *im, const char *path, const char *column, 
 
 /* A key whose translation does not depend on other keys. */
 enum import_row_kind {
-    IMPORT_ROW_TAKE,  /* sets `target`, or rules use it; `text` is the reason if none did */
-    IMPORT_ROW_IDLE,  /* changes no result beyond rounding, whatever the value */
-    IMPORT_ROW_ERROR, /* would change the result, except for the values in `target` (a|b) */
+    IMPORT_ROW_TAKE,   /* sets `target`, or rules use it; `text` is the reason if none did */
+    IMPORT_ROW_IGNORE, /* changes no result beyond rounding, whatever the value */
+    IMPORT_ROW_ERROR,  /* would change the result, except for the values in `target` (a|b) */
 };
 struct import_row {
     const char *key; /* a name that ends in .* covers all keys below it */

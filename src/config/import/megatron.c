@@ -12,45 +12,45 @@
 
 static const struct import_row rows[] = {
 #define FLAG(key, arity, kind, target, text) {key, IMPORT_ROW_##kind, target, text},
-#define IDLE_FLAGS(arity, text, names)
+#define IGNORED_FLAGS(arity, text, names)
 #include "config/import/megatron.def"
 #undef FLAG
-#undef IDLE_FLAGS
+#undef IGNORED_FLAGS
 };
 enum { NUM_ROWS = sizeof rows / sizeof *rows };
 
 static const int arities[] = {
 #define FLAG(key, arity, kind, target, text) arity,
-#define IDLE_FLAGS(arity, text, names)
+#define IGNORED_FLAGS(arity, text, names)
 #include "config/import/megatron.def"
 #undef FLAG
-#undef IDLE_FLAGS
+#undef IGNORED_FLAGS
 };
 
-static const struct idle_flags {
+static const struct ignored_flags {
     int arity;
     const char *text, *names;
-} idle_flags[] = {
+} ignored_flags[] = {
 #define FLAG(key, arity, kind, target, text)
-#define IDLE_FLAGS(arity, text, names) {arity, text, names},
+#define IGNORED_FLAGS(arity, text, names) {arity, text, names},
 #include "config/import/megatron.def"
 #undef FLAG
-#undef IDLE_FLAGS
+#undef IGNORED_FLAGS
 };
 
-/* Returns the number of values a flag takes, as in megatron.def; -1: unknown.  *idle is the reason
- * if the flag has no row of its own, else NULL. */
-static int flag_arity(const char *flag, const char **idle)
+/* Returns the number of values a flag takes, as in megatron.def; -1: unknown.  *reason: why it is
+ * ignored, if it has no row of its own; else NULL. */
+static int flag_arity(const char *flag, const char **reason)
 {
     char padded[128];
-    *idle = NULL;
+    *reason = NULL;
     for (size_t i = 0; i < NUM_ROWS; i++)
         if (!strcmp(rows[i].key, flag)) return arities[i];
     snprintf(padded, sizeof padded, " %.120s ", flag);
-    for (size_t i = 0; i < sizeof idle_flags / sizeof *idle_flags; i++)
-        if (strstr(idle_flags[i].names, padded)) {
-            *idle = idle_flags[i].text;
-            return idle_flags[i].arity;
+    for (size_t i = 0; i < sizeof ignored_flags / sizeof *ignored_flags; i++)
+        if (strstr(ignored_flags[i].names, padded)) {
+            *reason = ignored_flags[i].text;
+            return ignored_flags[i].arity;
         }
     return -1;
 }
@@ -68,8 +68,8 @@ static enum status read_flags(struct import *im, const char *const *words, size_
         if (strncmp(word, "--", 2))
             FAIL(CONFIG, "%s: expected a --flag, got \"%.80s\"", place, word);
         char *flag = heap_string(word, equals ? (size_t)(equals - word) : strlen(word));
-        const char *idle;
-        int arity = flag_arity(flag, &idle);
+        const char *reason;
+        int arity = flag_arity(flag, &reason);
         const char *const *values = words + ++i, *one = equals ? equals + 1 : NULL;
         size_t num = 0;
         bool many = arity == 2 || arity < 0; /* import_check_known reports unknown flags */
@@ -85,7 +85,8 @@ static enum status read_flags(struct import *im, const char *const *words, size_
         else if (arity == 0 && num)
             st = FAILURE(CONFIG, "%s: %s takes no value", place, flag);
         if (!st) import_add_item(im, flag, line, values, num);
-        if (!st && idle) import_add_note(im, IMPORT_IDLE, &im->items[im->num_items - 1], idle);
+        if (!st && reason)
+            import_add_note(im, IMPORT_IGNORED, &im->items[im->num_items - 1], reason);
         if (!equals) i += num;
         free(flag);
         TRY(st);
@@ -190,7 +191,7 @@ static enum status set_rope_scaling(struct import *im)
         return import_copy(im, linear, "model.rope_factor", "");
     }
     if (linear)
-        import_add_note(im, stretch > 1 ? IMPORT_UNSUPPORTED : IMPORT_IDLE, linear,
+        import_add_note(im, stretch > 1 ? IMPORT_UNSUPPORTED : IMPORT_IGNORED, linear,
                         stretch > 1 ? "RoPE is already scaled by --use-rope-scaling" : "same here");
     TRY(import_set(im, scaling, "model.rope_scaling", scaling ? "llama3" : "none", ""));
     return scaling && factor ? import_copy(im, factor, "model.rope_factor", "") : STATUS_OK;
@@ -320,7 +321,7 @@ static enum status set_model(struct import *im)
         double rate = 0.1;
         if (item) TRY(import_parse_real(im, item, &rate));
         if (item)
-            import_add_note(im, rate != 0 ? IMPORT_UNSUPPORTED : IMPORT_IDLE, item,
+            import_add_note(im, rate != 0 ? IMPORT_UNSUPPORTED : IMPORT_IGNORED, item,
                             rate != 0 ? "dropout is not supported" : "same here");
         else
             import_refuse_default(im, dropouts[i], "0.1 by default; dropout is not supported");
@@ -393,7 +394,7 @@ static enum status set_precision(struct import *im)
     if (strcmp(word, "delayed") && strcmp(word, "tensorwise")) {
         import_add_note(im, IMPORT_UNSUPPORTED, recipe,
                         "only delayed and tensorwise scaling are supported; GEMMs run in bfloat16");
-        import_add_note(im, IMPORT_IDLE, format, "its recipe is not supported");
+        import_add_note(im, IMPORT_IGNORED, format, "its recipe is not supported");
         return STATUS_OK;
     }
     if (format->count == 1 && strcmp(format->values[0], "hybrid"))
@@ -442,7 +443,7 @@ static enum status set_recompute(struct import *im)
     TRY(import_parse_int(im, some, 1, 4096, &layers));
     TRY(import_get_int(im, "--num-layers", 0, &all));
     bool every = !strcmp(method->values[0], "block") ? layers >= all : layers == 1;
-    import_add_note(im, IMPORT_IDLE, some,
+    import_add_note(im, IMPORT_IGNORED, some,
                     every ? "every block is recomputed"
                           : "every block is recomputed, one at a time; only memory differs");
     return STATUS_OK;
@@ -456,7 +457,7 @@ static enum status set_tokenizer(struct import *im)
     if (!strcmp(type, "NullTokenizer")) {
         const struct import_item *vocab;
         TRY(required(im, "--vocab-size", &vocab));
-        import_add_note(im, IMPORT_IDLE, kind, "no tokenizer is needed; see model.vocab_size");
+        import_add_note(im, IMPORT_IGNORED, kind, "no tokenizer is needed; see model.vocab_size");
         return import_copy(im, vocab, "model.vocab_size", "");
     }
     if (!path && !strcmp(type, "GPT2BPETokenizer")) {
@@ -465,7 +466,7 @@ static enum status set_tokenizer(struct import *im)
                         "a tokenizer.json");
         return STATUS_OK;
     }
-    if (kind) import_add_note(im, IMPORT_IDLE, kind, "tokenizer formats are detected");
+    if (kind) import_add_note(im, IMPORT_IGNORED, kind, "tokenizer formats are detected");
     if (!path) FAIL(CONFIG, "%s: --tokenizer-model is required", im->file);
     const char *name = path->count == 1 ? path->values[0] : "", *slash = strchr(name, '/');
     bool hub = !strcmp(type, "HuggingFaceTokenizer") && slash && slash != name &&
@@ -478,7 +479,7 @@ static enum status set_sampler(struct import *im, const struct import_layout *l)
 {
     const struct import_item *kind = import_get(im, "--dataloader-type");
     const char *word = kind && kind->count == 1 ? kind->values[0] : "single";
-    if (kind && !strcmp(word, "single")) import_add_note(im, IMPORT_IDLE, kind, "same here");
+    if (kind && !strcmp(word, "single")) import_add_note(im, IMPORT_IGNORED, kind, "same here");
     if (!strcmp(word, "single")) return STATUS_OK;
     if (!strcmp(word, "external")) {
         import_add_note(im, IMPORT_UNSUPPORTED, kind, "external data loaders are not supported");

@@ -201,7 +201,7 @@ static enum status checkpoints(struct import *im)
     if (!load) return STATUS_OK;
     TRY(import_parse_string(im, load, NULL));
     if (save && !strcmp(save->values[0], load->values[0])) {
-        import_add_note(im, IMPORT_IDLE, load,
+        import_add_note(im, IMPORT_IGNORED, load,
                         "a run always resumes from its own checkpoints; to continue from "
                         "Megatron-LM's, set checkpoint.initial_load_path to this folder and "
                         "checkpoint.initial_load_model_only = false");
@@ -232,7 +232,7 @@ static enum status validation(struct import *im, const struct import_layout *l)
     bool own_files = import_get(im, "--train-data-path") && !import_get(im, "--data-path");
     bool one = is_one_prefix(data);
     if (data && !one)
-        import_add_note(im, IMPORT_IDLE, data, "validation reads one prefix, not a blend");
+        import_add_note(im, IMPORT_IGNORED, data, "validation reads one prefix, not a blend");
     if (count > 0 && own_files && !one)
         return import_set(im, batches, "validation.enable", "false", "No validation data.");
     TRY(import_set(im, batches, "validation.enable", count > 0 ? "true" : "false",

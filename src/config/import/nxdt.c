@@ -173,7 +173,7 @@ static enum status set_ema(struct import *im)
     bool is_on;
     TRY(import_get_bool(im, "exp_manager.ema.enable", false, &is_on));
     if (!is_on) return STATUS_OK;
-    import_add_note(im, IMPORT_IDLE, enable, "see optimizer.ema_decay");
+    import_add_note(im, IMPORT_IGNORED, enable, "see optimizer.ema_decay");
     if (decay) TRY(import_parse_string(im, decay, NULL));
     TRY(import_set(im, decay, "optimizer.ema_decay", decay ? decay->values[0] : "0.999",
                    decay ? "" : "The default of exp_manager.ema.decay."));
@@ -181,7 +181,7 @@ static enum status set_ema(struct import *im)
         const struct import_item *item = import_get(im, fixed[i].key);
         bool same = item && item->count == 1 && !strcasecmp(item->values[0], fixed[i].ours);
         if (item)
-            import_add_note(im, same ? IMPORT_IDLE : IMPORT_UNSUPPORTED, item,
+            import_add_note(im, same ? IMPORT_IGNORED : IMPORT_UNSUPPORTED, item,
                             same ? "same here" : fixed[i].text);
     }
     return STATUS_OK;
@@ -197,7 +197,7 @@ static enum status set_optimizer(struct import *im, bool hf)
     const struct import_item *norms = import_get(im, "model.do_layer_norm_weight_decay");
     if (name && strncmp(name->count ? name->values[0] : "", "adamw", 5))
         return import_bad_value(im, name, "adamw");
-    if (name) import_add_note(im, IMPORT_IDLE, name, "optimizer states are always float32");
+    if (name) import_add_note(im, IMPORT_IGNORED, name, "optimizer states are always float32");
     if (betas) {
         if (betas->count != 2) return import_bad_value(im, betas, "a list of two");
         TRY(import_set(im, betas, "optimizer.beta1", betas->values[0], ""));
@@ -237,7 +237,7 @@ static enum status set_recompute(struct import *im)
         return import_bad_value(im, how, "selective, full or null");
     if (what)
         import_add_note(
-            im, IMPORT_IDLE, what,
+            im, IMPORT_IGNORED, what,
             "selective always recomputes norms and activations; attention scores are never "
             "stored");
     return import_set(im, how, "activation_checkpoint.mode", mode, "");
@@ -364,7 +364,7 @@ static enum status set_data(struct import *im, bool hf)
         const char *path = train->count == 1 ? train->values[0] : "";
         bool lines = strlen(path) > 6 && !strcmp(path + strlen(path) - 6, ".jsonl");
         import_add_source(im, path, lines ? "output" : "input_ids", 1);
-        import_add_note(im, lines ? IMPORT_UNSUPPORTED : IMPORT_IDLE, train,
+        import_add_note(im, lines ? IMPORT_UNSUPPORTED : IMPORT_IGNORED, train,
                         lines
                             ? "only `output` of each line is used, without the prompt in `input`; "
                               "set `column` in [[data.source]] to use another key"
@@ -395,12 +395,12 @@ static enum status set_sampler(struct import *im, const struct import_layout *l)
     TRY(import_get_bool(im, "data.drop_last", true, &drops));
     if (im->config.data.order != ORDER_megatron || !kind) return STATUS_OK;
     if (!strcmp(word, "single")) {
-        import_add_note(im, IMPORT_IDLE, kind, "same here");
+        import_add_note(im, IMPORT_IGNORED, kind, "same here");
         return STATUS_OK;
     }
     if (strcmp(word, "cyclic")) return import_bad_value(im, kind, "single or cyclic");
     if (last)
-        import_add_note(im, drops ? IMPORT_IDLE : IMPORT_UNSUPPORTED, last,
+        import_add_note(im, drops ? IMPORT_IGNORED : IMPORT_UNSUPPORTED, last,
                         "the last partial batch of an epoch is always dropped");
     TRY(rules_set_cyclic(im, kind, l, true));
     return import_set_int(im, kind, "data.sampler_batch", l->global_batch,
@@ -420,7 +420,7 @@ static enum status set_validation(struct import *im)
     bool megatron = im->config.data.order == ORDER_megatron;
     if (!freq || fraction <= 0 || freq > steps || (!megatron && !dir)) {
         import_add_note(
-            im, IMPORT_IDLE, every,
+            im, IMPORT_IGNORED, every,
             "validation is off: the interval exceeds the run, or there are no batches or data");
         return STATUS_OK;
     }
@@ -432,7 +432,7 @@ static enum status set_validation(struct import *im)
     if (limit && !strchr(limit->values[0], '.'))
         return import_copy(im, limit, "validation.steps", "");
     if (fraction < 1)
-        import_add_note(im, IMPORT_IDLE, limit, "validation uses all batches, not a fraction");
+        import_add_note(im, IMPORT_IGNORED, limit, "validation uses all batches, not a fraction");
     return STATUS_OK;
 }
 

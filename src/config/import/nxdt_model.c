@@ -85,7 +85,7 @@ static enum status set_megatron_model(struct import *im)
     if (!import_get(im, "model.share_embeddings_and_output_weights"))
         TRY(import_set(im, NULL, "model.tie_embeddings", "true",
                        "The default of share_embeddings_and_output_weights."));
-    if (biases && !has_biases) import_add_note(im, IMPORT_IDLE, biases, "same here");
+    if (biases && !has_biases) import_add_note(im, IMPORT_IGNORED, biases, "same here");
     if (has_biases) {
         TRY(import_set(im, biases, "model.attention_bias", "all",
                        biases ? "" : "The default of has_bias."));
@@ -128,7 +128,7 @@ enum status nxdt_model_set_window(struct import *im, bool hf)
     if (!item) return STATUS_OK;
     TRY(import_parse_int(im, item, 0, 1LL << 40, &window));
     if (hf || !window || window >= im->config.training.seq_len) {
-        import_add_note(im, IMPORT_IDLE, item,
+        import_add_note(im, IMPORT_IGNORED, item,
                         hf        ? "only read with model_source = megatron"
                         : !window ? "no window"
                                   : "the window covers the whole sequence");

@@ -149,7 +149,7 @@ void rules_require_llama(struct import *im, const char *key, const char *word, c
     if (!item) return;
     bool same = item->count == 1 && !strcasecmp(item->values[0], word);
     if (!same) text_addf(&note, "not a Llama: %s (%s)", text, word);
-    import_add_note(im, same ? IMPORT_IDLE : IMPORT_UNSUPPORTED, item,
+    import_add_note(im, same ? IMPORT_IGNORED : IMPORT_UNSUPPORTED, item,
                     same ? "same here" : note.data);
     text_release(&note);
 }

@@ -198,7 +198,7 @@ enum status import_script(struct import *im, const char *bytes, size_t len, cons
     for (size_t i = 0; i < s.num_notes && !st; i++) {
         struct text note = {0};
         text_addf(&note, "line %d of the script: %s", s.notes[i].line, s.notes[i].text);
-        import_add_note(im, IMPORT_IDLE, NULL, note.data);
+        import_add_note(im, IMPORT_IGNORED, NULL, note.data);
         text_release(&note);
     }
     for (size_t i = 0; i < count && !st; i++)

@@ -10,7 +10,7 @@
 enum { WIDTH = 98 };
 
 static const char *const verdicts[] = {[IMPORT_TRANSLATED] = "ours",
-                                       [IMPORT_IDLE] = "none",
+                                       [IMPORT_IGNORED] = "none",
                                        [IMPORT_ORIGINAL_BUG] = "bug",
                                        [IMPORT_UNSUPPORTED] = "missing",
                                        [IMPORT_UNKNOWN] = "unknown"};
@@ -136,7 +136,7 @@ void import_write(const struct import *im, struct text *toml)
     write_group(im, IMPORT_UNSUPPORTED, "ACCEPTED, ALTHOUGH THE RESULT CHANGES:", toml);
     write_group(im, IMPORT_UNKNOWN, "UNKNOWN, AND NOT USED:", toml);
     for (size_t s = 0; s < NUM_SECTIONS; s++) write_section(im, &config_sections[s], toml);
-    write_group(im, IMPORT_IDLE, "Without effect:", toml);
+    write_group(im, IMPORT_IGNORED, "Without effect:", toml);
 }
 
 void import_write_json(const struct import *im, struct text *json)

@@ -3,10 +3,10 @@
 
 static const struct import_row rows[] = {
     {"a.steps", IMPORT_ROW_TAKE, "training.steps", ""},
-    {"a.idle", IMPORT_ROW_IDLE, "", "not needed"},
+    {"a.idle", IMPORT_ROW_IGNORE, "", "not needed"},
     {"a.must", IMPORT_ROW_ERROR, "0|none", "other values are not supported"},
     {"a.lost", IMPORT_ROW_ERROR, "", "never"},
-    {"b.*", IMPORT_ROW_IDLE, "", "all of b"},
+    {"b.*", IMPORT_ROW_IGNORE, "", "all of b"},
 };
 
 static void add(struct import *im, const char *key, const char *value)
@@ -22,9 +22,9 @@ TEST(rows_translate_ignore_or_reject_items)
     add(&im, "a.lost", "y"), add(&im, "b.c.d", "z");
     CHECK_STATUS(OK, import_apply_rows(&im, rows, 5));
     CHECK(im.config.training.steps == 5 && im.num_notes == 5);
-    CHECK(imported_has_note(&im, IMPORT_IDLE, "a.must", "same here"));
+    CHECK(imported_has_note(&im, IMPORT_IGNORED, "a.must", "same here"));
     CHECK(imported_has_note(&im, IMPORT_UNSUPPORTED, "a.lost", "never"));
-    CHECK(imported_has_note(&im, IMPORT_IDLE, "b.c.d", "all of b"));
+    CHECK(imported_has_note(&im, IMPORT_IGNORED, "b.c.d", "all of b"));
     import_release(&im);
 }
 

@@ -241,10 +241,10 @@ TEST(every_accepted_flag_gets_a_note)
     } flags[] = {
 #define FLAG(key, arity, how, ours, text)                                                          \
     {key, arity, IMPORT_ROW_##how == IMPORT_ROW_ERROR && ours[0] ? ours : "1"},
-#define IDLE_FLAGS(arity, text, names)
+#define IGNORED_FLAGS(arity, text, names)
 #include "config/import/megatron.def"
 #undef FLAG
-#undef IDLE_FLAGS
+#undef IGNORED_FLAGS
     };
     size_t taken = 0, all = sizeof flags / sizeof *flags;
     for (size_t i = 0; i < all; i++) {
@@ -270,10 +270,10 @@ TEST(idle_flags_change_nothing_and_are_listed_once)
         const char *names;
     } groups[] = {
 #define FLAG(key, arity, how, ours, text)
-#define IDLE_FLAGS(arity, text, names) {arity, names},
+#define IGNORED_FLAGS(arity, text, names) {arity, names},
 #include "config/import/megatron.def"
 #undef FLAG
-#undef IDLE_FLAGS
+#undef IGNORED_FLAGS
     };
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         struct text names = {0};
@@ -291,7 +291,7 @@ TEST(idle_flags_change_nothing_and_are_listed_once)
             text_addf(&more, "--micro-batch-size 1 --train-iters 9 %s%s", n,
                       groups[i].arity ? " 1" : "");
             CHECK_STATUS(OK, convert(&im, more.data));
-            CHECK(imported_has_note(&im, IMPORT_IDLE, n, ""));
+            CHECK(imported_has_note(&im, IMPORT_IGNORED, n, ""));
             CHECK_STATUS(OK, import_check_refusals(&im));
             import_release(&im), text_release(&more);
         }
@@ -319,8 +319,9 @@ TEST(the_last_value_of_a_repeated_flag_counts)
     CHECK_STATUS(OK, convert(&im, "--micro-batch-size 3 --micro-batch-size 2 --train-iters 9 "
                                   "--kv-channels 16 --kv-channels 64"));
     CHECK(im.config.training.local_batch_size == 2 && im.config.model.head_dim == 64);
-    CHECK(imported_has_note(&im, IMPORT_IDLE, "--micro-batch-size", "overridden by a later one"));
-    CHECK(imported_has_note(&im, IMPORT_IDLE, "--kv-channels", "overridden by a later one"));
+    CHECK(
+        imported_has_note(&im, IMPORT_IGNORED, "--micro-batch-size", "overridden by a later one"));
+    CHECK(imported_has_note(&im, IMPORT_IGNORED, "--kv-channels", "overridden by a later one"));
     imported_check_notes(&im);
     import_release(&im);
 }

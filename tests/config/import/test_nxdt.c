@@ -303,7 +303,7 @@ TEST(bugs_of_the_original_are_reported)
     CHECK(imported_has_note(&im, IMPORT_ORIGINAL_BUG, "model.optim.weight_decay", "applies 0.01"));
     CHECK(imported_has_note(&im, IMPORT_ORIGINAL_BUG, "model.do_layer_norm_weight_decay",
                             "exempts norms from weight decay"));
-    CHECK(imported_has_note(&im, IMPORT_IDLE, "compiler_flags", "nothing is compiled"));
+    CHECK(imported_has_note(&im, IMPORT_IGNORED, "compiler_flags", "nothing is compiled"));
     CHECK(imported_has_note(&im, IMPORT_TRANSLATED, "model.optim.sched.name", "(step + 1)"));
     import_release(&im);
     const char *const edits[][2] = {{"type: 'mixed_precision'", "type: mixed_precisionSR"},

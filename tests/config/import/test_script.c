@@ -138,12 +138,12 @@ TEST(a_llama_3_script_without_rotary_base_gets_the_right_one_and_a_note)
     CHECK(imported_has_note(&im, IMPORT_ORIGINAL_BUG, "", "rotary base of 10000"));
     CHECK(im.config.data.sampler == SAMPLER_cyclic && im.config.data.sampler_rows == 1);
     CHECK_STATUS(OK, import_check_refusals(&im));
-    CHECK(imported_has_note(&im, IMPORT_IDLE, "--rerun-mode", "guard.nonfinite"));
+    CHECK(imported_has_note(&im, IMPORT_IGNORED, "--rerun-mode", "guard.nonfinite"));
     import_release(&im);
     CHECK_STATUS(OK, convert(&im, "megatron-arrays.sh", (const char *[]){NULL}));
     CHECK(!imported_has_note(&im, IMPORT_ORIGINAL_BUG, "", "rotary"));
     CHECK(im.config.optimizer.decoupled_lr > 0);
-    CHECK(imported_has_note(&im, IMPORT_IDLE, "", "pretrain_gpt.py is assumed to exist"));
+    CHECK(imported_has_note(&im, IMPORT_IGNORED, "", "pretrain_gpt.py is assumed to exist"));
     import_release(&im);
 }
 

@@ -17,7 +17,7 @@ TEST(the_written_file_loads_whatever_its_values_contain)
                     "a long note that repeats and repeats and repeats and repeats and repeats "
                     "until the line has to be wrapped somewhere");
     import_add_note(&im, IMPORT_UNSUPPORTED, NULL, "x");
-    import_add_note(&im, IMPORT_IDLE, item, "nothing");
+    import_add_note(&im, IMPORT_IGNORED, item, "nothing");
     import_add_source(&im, "p\"q", "ids", 0.25);
     const char *const expected[] = {
         "job.description=\"a\\u000Ab = 3\\u000A[x] \\\"quoted\\\" # \\u007F\"", NULL};
@@ -39,7 +39,7 @@ TEST(bugs_and_unsupported_keys_come_first_and_comments_are_wrapped)
     struct text toml = {0};
     CHECK_STATUS(OK, import_init(&im, "f.yaml", "a program"));
     CHECK_STATUS(OK, import_set(&im, NULL, "training.steps", "3", "Why."));
-    import_add_note(&im, IMPORT_IDLE, NULL, "idle");
+    import_add_note(&im, IMPORT_IGNORED, NULL, "idle");
     import_add_note(&im, IMPORT_UNSUPPORTED, NULL, "not here");
     import_add_note(&im, IMPORT_ORIGINAL_BUG, NULL,
                     "The documentation says one thing and the code does another, which is "
