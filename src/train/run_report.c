@@ -117,7 +117,7 @@ static void append_output(struct text *t, const struct training_run *r)
 
 static void warn_of_slow_float8(const struct trainer *t)
 {
-    if (!t->has_float8 || !t->machine.queue->device || t->float8.device.queue) return;
+    if (!t->model.float8 || !t->machine.queue->device || t->float8.device.queue) return;
     log_line(LOG_WARN, "FP8 makes this run slower: on this GPU the program multiplies FP8 values "
                        "in bfloat16, after quantizing them; to train without FP8, remove "
                        "\"float8\" from model.converters and float8.enable_float8_linear");

@@ -29,12 +29,6 @@ void trainer_open_pipeline(struct trainer *t, const struct schedule *full)
                                     .schedule = *full};
     pipeline_open(&t->pipeline);
     t->microbatches = heap((size_t)full->num_microbatches * sizeof *t->microbatches);
-    t->loss_shares = heap((size_t)full->num_microbatches * sizeof *t->loss_shares);
-    if (t->elastic.canonical) {
-        int shards = trainer_group(t, GROUP_shard)->size;
-        size_t count = step_sums_scratch(&t->elastic, shards, full->num_microbatches);
-        t->sums_scratch = heap(count * sizeof *t->sums_scratch);
-    }
     for (int64_t rows = r.start; r.increment && rows < r.global; rows += r.increment)
         pipeline_reserve(&t->pipeline, num_microbatches(t, own_rows(t, rows)));
 }

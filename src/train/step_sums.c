@@ -2,10 +2,12 @@
 #include "train/step_sums.h"
 
 #include "base/exact_sum.h"
+#include "base/text.h"
 #include "ops/update.h"
 #include "tensor/element.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct comm *group(const struct step_sums *s, enum group g)
@@ -15,10 +17,20 @@ static const struct comm *group(const struct step_sums *s, enum group g)
 
 /* --- elastic sums -------------------------------------------------------------------------- */
 
-size_t step_sums_scratch(const struct elastic *e, int shards, int num_microbatches)
+void step_sums_init(struct step_sums *s, int num_microbatches)
 {
-    int parts = elastic_parts(e) / shards;
-    return (size_t)(parts > num_microbatches ? parts : num_microbatches);
+    if (!s->elastic) return;
+    int parts = elastic_parts(s->elastic) / group(s, GROUP_shard)->size;
+    int most = parts > num_microbatches ? parts : num_microbatches;
+    s->num_microbatches = num_microbatches;
+    s->shares = heap((size_t)num_microbatches * sizeof *s->shares);
+    s->scratch = heap((size_t)most * sizeof *s->scratch);
+}
+
+void step_sums_release(struct step_sums *s)
+{
+    free(s->shares), free(s->scratch);
+    s->shares = NULL, s->scratch = NULL;
 }
 
 /* The sum of squares of elements [begin, end) of a flat buffer; 0 in a sizing pass. */

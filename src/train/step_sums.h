@@ -17,17 +17,20 @@ struct loss_share {
     double loss, mean_scale;
 };
 
+/* The caller sets the first group of fields; their pointers are borrowed. */
 struct step_sums {
-    const struct groups *groups; /* all pointers are borrowed */
+    const struct groups *groups;
     const struct ops *ops;
     struct queue *queue;
     const struct optim *optim;
     const struct layout *layout;     /* of this rank's stages */
     const struct replicas *replicas; /* REPLICATED_COUNT */
     const struct elastic *elastic;   /* NULL: in the order of comm.h */
-    const struct loss_share *shares; /* elastic: of this rank's microbatches */
+
+    /* Elastic sums only; owned, step_sums_init. */
     int num_microbatches;
-    double *scratch; /* elastic: room for step_sums_scratch numbers */
+    struct loss_share *shares; /* of this rank's microbatches; the caller fills them in each step */
+    double *scratch;
 };
 
 struct step_totals {
@@ -36,8 +39,9 @@ struct step_totals {
     double grad_norm; /* L2 */
 };
 
-/* The larger of this rank's numbers of microbatches and of parts of a unit. */
-size_t step_sums_scratch(const struct elastic *e, int shards, int num_microbatches);
+/* Allocates the host memory of elastic sums, for that many microbatches of this rank. */
+void step_sums_init(struct step_sums *s, int num_microbatches);
+void step_sums_release(struct step_sums *s);
 
 /* Reduces loss and gradient norm over ranks, in one collective where both sum over the same group.
  * `local`: of this rank's microbatches; `gradients`: its shard.  Collective. */

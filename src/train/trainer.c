@@ -78,7 +78,7 @@ static void share_losses(struct trainer *t, int64_t valid)
         const struct microbatch *micro = &t->microbatches[i];
         double scale = loss_scale(t, i, valid);
         double all = (double)batch_count_valid(&t->batch, i * micro->B, micro->B) * scale;
-        t->loss_shares[i] =
+        t->sums.shares[i] =
             (struct loss_share){t->loss_BT ? loss_sum(micro) * scale : 0, all > 0 ? 1 / all : 0};
     }
 }
@@ -124,7 +124,7 @@ static enum status forward_backward(struct trainer *t, struct loss_share *local)
     TRY(comm_all_reduce_int64(readers, REDUCE_SUM, &valid, 1));
     t->fsdp.step = (uint64_t)t->steps_done + 1;
     fsdp_begin_step(&t->fsdp);
-    if (t->has_float8) float8_begin_step(&t->float8);
+    if (t->model.float8) float8_begin_step(&t->float8);
     TRY(run_microbatches(t, valid, &local->loss));
     double begin = trace_begin(trace);
     TRY(trainer_finish_gradients(t));
@@ -140,7 +140,7 @@ static enum status forward_backward(struct trainer *t, struct loss_share *local)
 static enum status forget_gathered_weights(struct trainer *t)
 {
     fsdp_invalidate_weights(&t->fsdp);
-    if (!t->has_float8) return STATUS_OK;
+    if (!t->model.float8) return STATUS_OK;
     TRY(queue_wait(t->machine.queue));
     float8_forget_weights(&t->float8);
     return STATUS_OK;
@@ -167,7 +167,7 @@ static enum status replay_forward_backward(struct trainer *t, struct loss_share 
 static enum status update_float8_scales(struct trainer *t)
 {
     struct float8_state *f = &t->float8;
-    if (!t->has_float8) return STATUS_OK;
+    if (!t->model.float8) return STATUS_OK;
     if (float8_num_amax(f)) { /* delayed scaling */
         TRY(queue_wait(t->machine.queue));
         TRY(float8_collect_amax(f));

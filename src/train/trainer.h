@@ -35,41 +35,42 @@
 struct trainer {
     const struct config *config; /* borrowed */
     struct machine machine;
-    struct arena run, step;   /* device memory, for the run and for a step */
-    struct arena shared;      /* memory that host and device share */
-    struct arena host_step;   /* of that memory, offloaded activations of a step */
-    struct model_shape shape; /* of the whole model */
-    struct layout whole;      /* of the whole model, unsharded */
-    struct model model;       /* on this rank: some stages, a slice of every matrix */
-    struct stage *stages;     /* owned */
+    struct arena run, step; /* device memory, for the run and for a step */
+    struct arena shared;    /* memory that host and device share */
+    struct arena host_step; /* of that memory, offloaded activations of a step */
+
+    struct model_shape shape;   /* of the whole model */
+    struct layout whole;        /* of the whole model, unsharded */
+    struct model model;         /* on this rank: some stages, a slice of every matrix */
+    struct stage *stages;       /* owned */
+    struct float8_state float8; /* if model.float8; the same on every rank */
+    struct group_plan plan;
+    struct fsdp fsdp;
     struct activation_offload activation_offload; /* with activation_checkpoint.offload */
+
+    struct batch batch, local; /* rows of a step on this rank; its tokens of them */
+    struct batch uploaded;     /* `local` as kernels read it, during a step */
+    float *loss_BT;            /* of the local batch; NULL on a rank without the head */
     struct pipeline pipeline;
     struct microbatch *microbatches; /* of an optimizer step; owned */
-    struct loss_share *loss_shares;  /* of each of them, for elastic sums; owned */
-    double *sums_scratch;            /* of elastic sums; owned */
-    struct step_sums sums;
-    struct group_plan plan;
-    bool has_float8;
-    struct float8_state float8; /* if has_float8; the same on every rank */
-    struct optim optim;         /* with weights and moments: flat, in `run` or `shared` */
-    struct shard shard;         /* this rank's shard */
-    struct shard without_muon;  /* with Muon: of it, what has a second moment; else empty */
-    struct elastic elastic;
-    struct fsdp fsdp;
     struct step_graph step_graph;
+    struct elastic elastic;
+    void *gradients;             /* of optim.gradients; flat, this rank's shard */
+    struct comm kv_head_peers;   /* ranks with the same key/value heads */
+    struct comm embedding_peers; /* first and last stage, which share a tied embedding */
+    struct replicas replicas[REPLICATED_COUNT];
+    struct step_sums sums;
     struct integrity integrity;
-    void *gradients;                    /* of optim.gradients; flat, this rank's shard */
+
+    struct optim optim;                 /* with weights and moments: flat, in `run` or `shared` */
+    struct shard shard;                 /* this rank's shard */
+    struct shard without_muon;          /* with Muon: of it, what has a second moment; else empty */
     struct quantized_moments quantized; /* for moments in INT8 */
     struct optim_offload offload;       /* with optimizer.offload; then moments and master weights
                                          * are in shared memory, as optim_offload.h says */
-    struct comm kv_head_peers;          /* ranks with the same key/value heads */
-    struct comm embedding_peers;        /* first and last stage, which share a tied embedding */
-    struct replicas replicas[REPLICATED_COUNT];
-    void *staging;              /* for asynchronous checkpoints, or NULL */
-    struct batch batch, local;  /* rows of a step on this rank; its tokens of them */
-    struct batch uploaded;      /* `local` as kernels read it, during a step */
-    float *loss_BT;             /* of the local batch; NULL on a rank without the head */
-    struct evaluator evaluator; /* for validation; without buffers if that is disabled */
+    void *staging;                      /* for asynchronous checkpoints, or NULL */
+    struct evaluator evaluator;         /* for validation; without buffers if that is disabled */
+
     struct batch_ramp ramp;
     int64_t step_rows;             /* of the current step, or of the last one; of all ranks */
     int64_t steps_done, rows_done; /* rows of all ranks */

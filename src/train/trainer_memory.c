@@ -48,8 +48,7 @@ static void init_fsdp(struct trainer *t, const struct model_shape *shape)
         .tied = shape->tied,
         .keep = keeps_weights(t, p->fsdp_reshard_after_forward) || !p->fsdp_shard_gradients,
         .whole_gradients = !p->fsdp_shard_gradients && !is_elastic,
-        .float8 = t->has_float8 && !t->config->float8.force_recompute_fp8_weight_in_bwd ? &t->float8
-                                                                                        : NULL,
+        .float8 = t->config->float8.force_recompute_fp8_weight_in_bwd ? NULL : t->model.float8,
         .elastic = is_elastic ? &t->elastic : NULL,
         .gradient_dtype = t->optim.gradients,
         .runs = &t->shard,
@@ -128,8 +127,13 @@ static void alloc_weights(struct trainer *t)
 
 static enum status init_float8(struct trainer *t, const struct model_shape *shape)
 {
+    const struct config *c = t->config;
     const struct ops *ops = t->machine.ops;
-    TRY(float8_init(&t->float8, &t->config->float8, shape, &t->run, &t->shared));
+    bool has_float8;
+    TRY(float8_resolve(&c->model, &c->float8, &has_float8));
+    if (!has_float8) return STATUS_OK;
+    t->model.float8 = &t->float8;
+    TRY(float8_init(&t->float8, &c->float8, shape, &t->run, &t->shared));
     if (ops->has_native_fp8 && ops->has_native_fp8(t->machine.queue))
         t->float8.device.queue = t->machine.queue;
     return STATUS_OK;
@@ -241,8 +245,7 @@ static enum status alloc_buffers(struct trainer *t, const struct model_shape *sh
     struct pipeline_config pipeline;
     TRY(init_model(t, shape, &pipeline));
     alloc_batches(t, &pipeline);
-    TRY(float8_resolve(&c->model, &c->float8, &t->has_float8));
-    if (t->has_float8) TRY(init_float8(t, shape));
+    TRY(init_float8(t, shape));
     measure(t, MEMORY_batch, &marks, plan);
     size_t n = t->shard.elements;
     alloc_weights(t);
@@ -297,7 +300,6 @@ static enum status connect_parts(struct trainer *t)
     plan_add_context(&t->plan, trainer_group(t, GROUP_cp));
     t->model.plan = &t->plan.plan;
     t->model.dtype = dtype;
-    t->model.float8 = t->has_float8 ? &t->float8 : NULL;
     TRY(recompute_resolve(&c->activation_checkpoint, &t->model.recompute,
                           &t->model.recompute_every));
     t->activation_offload.host = &t->host_step;
@@ -315,10 +317,8 @@ static enum status connect_parts(struct trainer *t)
         .layout = &t->model.layout,
         .replicas = t->replicas,
         .elastic = t->fsdp.elastic,
-        .shares = t->loss_shares,
-        .num_microbatches = t->pipeline.schedule.num_microbatches,
-        .scratch = t->sums_scratch,
     };
+    step_sums_init(&t->sums, t->pipeline.schedule.num_microbatches);
     t->evaluator.is_exact = t->elastic.canonical;
     t->evaluator.causal = c->objective.name == OBJECTIVE_causal;
     t->evaluator.documents = c->model.attn_mask_type == ATTN_MASK_block_causal;
@@ -342,7 +342,7 @@ static enum status size_step(struct trainer *t)
     TRY_OUT(trainer_finish_gradients(t));
     /* Between training and validation the optimizer makes these stale. */
     fsdp_invalidate_weights(&t->fsdp);
-    if (t->has_float8) float8_forget_weights(&t->float8);
+    if (t->model.float8) float8_forget_weights(&t->float8);
     if (t->config->validation.enable) TRY_OUT(evaluator_size(&t->evaluator, &t->step));
     if (t->config->validation.enable && t->config->validation.tasks.count)
         TRY_OUT(task_evaluator_size(&t->evaluator, &t->step));
@@ -370,8 +370,9 @@ static void release_model(struct trainer *t)
     comm_release(&t->embedding_peers);
     pipeline_close(&t->pipeline);
     evaluator_release(&t->evaluator);
-    free(t->microbatches), free(t->loss_shares), free(t->sums_scratch), free(t->stages);
-    t->microbatches = NULL, t->loss_shares = NULL, t->sums_scratch = NULL, t->stages = NULL;
+    step_sums_release(&t->sums);
+    free(t->microbatches), free(t->stages);
+    t->microbatches = NULL, t->stages = NULL;
     model_release(&t->model);
 }
 

@@ -12,7 +12,7 @@ void trainer_state_save(const struct trainer *t, struct json_writer *w)
     if (t->moments_begin) json_write_int(w, "moment_steps", t->steps_done - t->moments_begin);
     if (t->config->optimizer.name != OPTIMIZER_AdamW)
         json_write_string(w, "optimizer", optimizer_name_word(t->config->optimizer.name));
-    if (!t->has_float8) return;
+    if (!t->model.float8) return;
     json_write_key(w, "float8");
     float8_save(&t->float8, w);
 }
@@ -56,6 +56,6 @@ enum status trainer_state_load(struct trainer *t, const struct json *from, bool 
     if (json_get(from, "moment_steps"))
         TRY(json_get_int(from, "moment_steps", 0, JSON_MAX_INT, &moment_steps));
     t->moments_begin = t->steps_done - moment_steps;
-    if (t->has_float8) TRY(float8_load(&t->float8, json_get(from, "float8")));
+    if (t->model.float8) TRY(float8_load(&t->float8, json_get(from, "float8")));
     return STATUS_OK;
 }
