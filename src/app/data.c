@@ -27,7 +27,9 @@ static const struct usage usage = {
     "       trains on each and the documents that it consists of.  RUN is a dump folder, or the\n"
     "       configuration of a run that may not have started yet.  It trains nothing: it begins "
     "at\n"
-    "       the newest checkpoint before the step and reads past the rows in between.\n"
+    "       the newest checkpoint before the step and reads past the rows in between.  Of a dump\n"
+    "       folder, the settings are those that the first checkpoint from the step on was saved\n"
+    "       with, or after the newest those of the run.\n"
     "stats  counts documents, tokens, duplicates, bad records and documents that contain special\n"
     "       tokens, with a histogram of the documents' lengths, for each source of a\n"
     "       configuration or for files: then text requires data.tokenizer=...\n\n"
@@ -179,20 +181,49 @@ static enum status print_rows(struct step_data *s, const struct show_flags *f, s
     return STATUS_OK;
 }
 
+/* Loads the config.toml of a folder of the run, if it has one; *has: it does. */
+static enum status load_config_in(struct config *c, const char *folder, const char *run,
+                                  const struct arguments *a, bool *has)
+{
+    char *path = file_join(folder, "config.toml");
+    enum status st = STATUS_OK;
+    *has = file_exists(path);
+    if (*has) {
+        config_release(c);
+        st = config_load(c, path, a->settings, a->num_settings);
+        if (!st) st = config_assign(c, "job.dump_folder", run, "command line");
+    }
+    free(path);
+    return st;
+}
+
 /* The configuration of a run, or a configuration file. */
 static enum status load_config(struct config *c, const char *run, const struct arguments *a)
 {
+    bool has;
     if (!file_is_dir(run)) return config_load(c, run, a->settings, a->num_settings);
-    char *path = file_join(run, "config.toml");
-    bool has = file_exists(path);
-    enum status st = has ? config_load(c, path, a->settings, a->num_settings) : STATUS_OK;
-    free(path);
+    TRY(load_config_in(c, run, run, a, &has));
     if (!has)
         FAIL(MISSING,
              "%s has no config.toml: expected the dump folder of a run, or a configuration file",
              run);
-    TRY(st);
-    return config_assign(c, "job.dump_folder", run, "command line");
+    return STATUS_OK;
+}
+
+/* A run may have resumed with other settings since: those of a past step are in the first
+ * checkpoint from it on. */
+static enum status load_config_of_step(struct config *c, const char *run, int64_t step,
+                                       const struct arguments *a)
+{
+    char *folder = NULL;
+    bool has;
+    TRY(load_config(c, run, a));
+    if (!file_is_dir(run)) return STATUS_OK;
+    char *checkpoints = file_join(run, c->checkpoint.folder);
+    enum status st = step_data_find_checkpoint(checkpoints, step, &folder);
+    if (!st && folder) st = load_config_in(c, folder, run, a, &has);
+    free(checkpoints), free(folder);
+    return st;
 }
 
 static enum status show(const struct arguments *a, const struct show_flags *f)
@@ -201,7 +232,7 @@ static enum status show(const struct arguments *a, const struct show_flags *f)
     struct step_data s = {0};
     struct text out = {0};
     int ranks, readers;
-    enum status st = load_config(&c, a->words[1], a);
+    enum status st = load_config_of_step(&c, a->words[1], f->step, a);
     TRY_OUT(st);
     TRY_OUT(preflight_ranks(&c, f->ranks, &ranks));
     TRY_OUT(step_data_open(&s, &c, ranks, f->step));

@@ -112,6 +112,18 @@ static enum status find_after(const char *folder, int64_t step, const struct run
     return STATUS_OK;
 }
 
+enum status step_data_find_checkpoint(const char *folder, int64_t step, char **found)
+{
+    struct folder_steps l;
+    *found = NULL;
+    TRY(folder_steps_read(&l, folder));
+    for (size_t i = 0; i < l.count && !*found; i++)
+        if (l.steps[i] >= step && checkpoint_find_step(folder, l.steps[i], comm_self(), found))
+            *found = NULL;
+    folder_steps_release(&l);
+    return STATUS_OK;
+}
+
 /* A run may begin with the whole state of another one, and with the first row if that has no data
  * position. */
 static enum status find_initial(const struct config *c, const struct run_rows *rows,

@@ -38,6 +38,9 @@ struct step_row {
     const struct token_row *tokens; /* with spans; valid until the next row is read */
 };
 
+/* The first intact checkpoint of the step or after it in a folder of checkpoints: it has the
+ * config.toml of the step.  On the heap; NULL: none.  IO: the folder cannot be read. */
+enum status step_data_find_checkpoint(const char *folder, int64_t step, char **found);
 /* Opens the data at a step of a run of num_ranks ranks.  Close it also after a failure.
  * USAGE: the run has no such step.  CONFIG: the data or settings are not those of the checkpoint,
  * or steps on num_ranks ranks have other rows than those trained on.  Also the errors of

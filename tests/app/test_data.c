@@ -110,6 +110,25 @@ TEST(data_show_lists_the_rows_of_past_and_future_steps)
     text_release(&bytes);
 }
 
+static size_t tokens_of_first_row(const char *run, const char *step)
+{
+    struct json *j = show_json(run, step, "--text");
+    size_t count = json_count(json_get(json_first(json_get(j, "data")), "ids"));
+    json_free(j);
+    return count;
+}
+
+TEST(data_show_takes_the_settings_that_a_step_was_trained_with)
+{
+    const char *corpus = test_path(test_folder(), "corpus.txt");
+    runs_write_corpus(corpus, 60000);
+    struct trained t = train(corpus, "");
+    size_t before = tokens_of_first_row(t.dump, "25");
+    CHECK(runs_train(t.config, t.dump, "training.steps=26 training.seq_len=16", NULL) == 0);
+    CHECK(before == 33 && tokens_of_first_row(t.dump, "25") == 33);
+    CHECK(tokens_of_first_row(t.dump, "26") == 17);
+}
+
 TEST(data_show_prints_documents_for_people_and_those_of_one_rank)
 {
     struct text out = {0}, lines = {0};
