@@ -56,7 +56,7 @@ TEST(help_man_pages_completion_and_pages_come_from_one_table)
     int rows = 0;
     for (const struct command *c = commands; c->name; c++, rows++) {
         CHECK(has(&program, "\n  %s ", c->name) && has(&man, "\\fBllamero\\-%s(1)", c->name));
-        CHECK(has(&words, "%s\t", c->name));
+        CHECK(has(&words, "%s\t", c->name) && has(&page, "\n| [%s](#", c->name));
         compare(c, &page);
     }
     CHECK(count(words.data, "\n") == rows && count(page.data, "\n## ") == rows);
