@@ -24,9 +24,8 @@ static enum status skip_rows(struct rollback *b, const struct json *cursor)
     int64_t next, position;
     if (!b->loader) return STATUS_OK;
     TRY(loader_read_next(cursor, b->trainer->config->data.order, &next, &position));
-    if (next > (int64_t)loader_position(b->loader))
-        FAIL(DATA, "the data position is after row %lld, where the run is",
-             (long long)loader_position(b->loader));
+    /* exclude_from_loading has started the data over since that checkpoint */
+    if (next > (int64_t)loader_position(b->loader)) next = 0;
     b->rows = (struct row_interval){(uint64_t)next, loader_position(b->loader)};
     loader_record_skipped(b->loader, b->rows);
     return STATUS_OK;

@@ -209,6 +209,28 @@ TEST(rows_of_guard_skip_rows_are_skipped)
     spike_run_close(&rolled_back), spike_run_close(&s);
 }
 
+/* Also to one whose data position is that of other rows. */
+TEST(spike_after_the_data_started_over_is_rolled_back_to_the_checkpoint_before)
+{
+    const char *excluded[] = {"dataloader"};
+    struct spike_run s;
+    SPIKE_RUN_OPEN(&s, "guard.on_spike=rollback", "guard.skip_rows=[[200, 209]]");
+    CHECK_STATUS(OK, train(&s));
+    struct config *c = &s.config;
+    struct option_list none = c->checkpoint.exclude_from_loading;
+    c->checkpoint.exclude_from_loading = (struct option_list){excluded, 1};
+    c->guard.skip_rows.count = 0;
+    c->checkpoint.interval = 1000, c->training.steps = 240;
+    arena_release(&s.machine.machine.queue->scratch);
+    CHECK_STATUS(OK, train(&s));
+    char *log = read_text(&s, "log.txt");
+    CHECK(strstr(
+        log, "rolled back from step 225 to the checkpoint of step 120; skipping rows 0 to 209"));
+    free(log);
+    c->checkpoint.exclude_from_loading = none;
+    spike_run_close(&s);
+}
+
 TEST(steps_of_guard_skip_steps_read_their_rows_and_change_nothing)
 {
     struct spike_run s;
