@@ -40,6 +40,7 @@ TEST(a_saved_state_is_filled_in_again_and_saved_only_once)
     for (int i = 0; i < 2; i++) CHECK_STATUS(OK, trainer_step(&t.trainer, t.loader, &s));
     struct training_run r = run_around(&t);
     config_write(r.whole, false, &r.config_toml);
+    t.config.guard.on_spike = ON_SPIKE_rollback, r.guard.good_step = 1;
     CHECK_STATUS(OK, run_checkpoint_save(&r, false));
     CHECK(r.saved_step == 2);
     char *manifest = file_join(r.checkpoint_folder, "step-2/manifest.json");
@@ -57,7 +58,7 @@ TEST(a_saved_state_is_filled_in_again_and_saved_only_once)
     r.trainer.steps_done = 0, r.trainer.optim.weights[5] = 0;
     CHECK_STATUS(OK, run_checkpoint_fill(&r));
     CHECK(r.trainer.steps_done == 2 && r.saved_step == 2 && r.trainer.optim.weights[5] == weight);
-    CHECK(r.trainer.moments_begin == 0);
+    CHECK(r.trainer.moments_begin == 0 && r.guard.good_step == 1);
     const char *optimizer[] = {"optimizer"}, *schedule[] = {"lr_scheduler"};
     struct option_list *excluded = &t.config.checkpoint.exclude_from_loading, none = *excluded;
     *excluded = (struct option_list){optimizer, 1};
@@ -66,7 +67,7 @@ TEST(a_saved_state_is_filled_in_again_and_saved_only_once)
     *excluded = (struct option_list){schedule, 1};
     r.trainer.steps_done = 0;
     CHECK_STATUS(OK, run_checkpoint_fill(&r));
-    CHECK(r.trainer.steps_done == 0 && r.trainer.moments_begin == -2);
+    CHECK(r.trainer.steps_done == 0 && r.trainer.moments_begin == -2 && r.guard.good_step == 0);
     *excluded = none;
     t.trainer = r.trainer;
     free(manifest), free(r.checkpoint_folder);
