@@ -48,6 +48,7 @@ static enum status load(struct rollback *b, const char *folder)
     struct checkpoint_found found = {0};
     const struct load_rules rules = {.resumes = true};
     enum status st = checkpoint_load(folder, b->state, &rules, &found);
+    if (!st && !found.has_ema) st = trainer_start_ema(b->trainer); /* likewise when a run resumes */
     if (!st) st = comm_agree(b->state->world, restore(b, folder, &found));
     json_free(found.state);
     TRY(st);

@@ -210,6 +210,13 @@ static enum status init_weights(struct training_run *r, const struct start *from
     return trainer_start_ema(&r->trainer);
 }
 
+static void note_own_start(struct training_run *r, const struct start *s)
+{
+    bool left_out = option_list_contains(&s->excluded, "optimizer");
+    r->saved_step = r->trainer.steps_done;
+    r->first_good = left_out ? s->step + 1 : 0;
+}
+
 enum status run_checkpoint_fill(struct training_run *r)
 {
     struct start_search search = {.limit = INT64_MAX, .fetch = true};
@@ -226,7 +233,7 @@ enum status run_checkpoint_fill(struct training_run *r)
         if (!st && start.folder) st = load_checkpoint(r, &start);
         bool is_unusable = st == STATUS_DATA || st == STATUS_IO;
         bool falls_back = is_unusable && start.native && !start.rewinds;
-        if (!st && start.own) r->saved_step = t->steps_done;
+        if (!st && start.own) note_own_start(r, &start);
         if (!st) st = start_finish(&start, r->whole, r->checkpointer, training_run_world(r));
         search.limit = start.step;
         start_release(&start);

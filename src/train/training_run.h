@@ -36,6 +36,7 @@ struct training_run {
     struct text config_toml;
     struct stop stop;
     bool validation_due;    /* of the last step: begun and not completed */
+    int64_t first_good;     /* earlier checkpoints have moments that the run left out */
     int64_t saved_step;     /* step of the newest checkpoint; -1: none */
     int64_t unsavable_step; /* the last one whose state was too bad to be saved; -1: none */
     double saved_at_s;

@@ -231,6 +231,49 @@ TEST(spike_after_the_data_started_over_is_rolled_back_to_the_checkpoint_before)
     spike_run_close(&s);
 }
 
+/* The second start has a moving average, which the checkpoint of step 100 does not have. */
+TEST(rollback_to_a_checkpoint_without_a_moving_average_starts_it_again)
+{
+    static const char *const settings[] = {"guard.on_spike=rollback",
+                                           "guard.skip_rows=[[200, 209]]"};
+    struct spike_run s[2];
+    for (int i = 0; i < 2; i++) {
+        SPIKE_RUN_OPEN(&s[i], settings[i], "lr_scheduler.total_steps=120");
+        struct config *c = &s[i].config;
+        c->training.steps = 100;
+        CHECK_STATUS(OK, train(&s[i]));
+        arena_release(&s[i].machine.machine.queue->scratch);
+        c->training.steps = 120, c->optimizer.ema_decay = 0.9, c->checkpoint.interval = 1000;
+        CHECK_STATUS(OK, train(&s[i]));
+    }
+    char *log = read_text(&s[0], "log.txt");
+    CHECK(strstr(log, "to the checkpoint of step 100; skipping rows 200 to 209"));
+    free(log);
+    runs_check_same_files(step_path(&s[0], "step-120"), step_path(&s[1], "step-120"), "model-");
+    runs_check_same_files(step_path(&s[0], "step-120"), step_path(&s[1], "step-120"), "ema-");
+    spike_run_close(&s[0]), spike_run_close(&s[1]);
+}
+
+TEST(run_does_not_roll_back_to_moments_that_it_left_out)
+{
+    const char *excluded[] = {"optimizer"};
+    struct spike_run s;
+    SPIKE_RUN_OPEN(&s, "guard.on_spike=rollback", "lr_scheduler.total_steps=120");
+    struct config *c = &s.config;
+    struct option_list none = c->checkpoint.exclude_from_loading;
+    c->training.steps = 100;
+    CHECK_STATUS(OK, train(&s));
+    arena_release(&s.machine.machine.queue->scratch);
+    c->checkpoint.exclude_from_loading = (struct option_list){excluded, 1};
+    c->training.steps = 120, c->checkpoint.interval = 1000;
+    CHECK_STATUS(OK, train(&s));
+    char *log = read_text(&s, "log.txt");
+    CHECK(strstr(log, "there is no checkpoint to go back to; the run continues"));
+    free(log);
+    c->checkpoint.exclude_from_loading = none;
+    spike_run_close(&s);
+}
+
 TEST(steps_of_guard_skip_steps_read_their_rows_and_change_nothing)
 {
     struct spike_run s;
