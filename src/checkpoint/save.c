@@ -191,8 +191,8 @@ static enum status set_aside(const struct checkpointer *c, int64_t step, struct 
     return STATUS_OK;
 }
 
-/* Later steps are of a run before exclude_from_loading reset its count of steps, or damaged: no
- * start must resume from them. */
+/* Later steps are damaged, or from before the run counted its steps again: no start must resume
+ * from them. */
 static enum status commit(const struct checkpointer *c, struct manifest *m, int64_t step)
 {
     struct text branch = {0};

@@ -212,8 +212,9 @@ static enum status init_weights(struct training_run *r, const struct start *from
 
 static void note_own_start(struct training_run *r, const struct start *s)
 {
-    bool left_out = option_list_contains(&s->excluded, "optimizer");
-    r->saved_step = r->trainer.steps_done;
+    r->counts_again = r->trainer.steps_done != s->step;
+    r->saved_step = r->counts_again ? -1 : s->step;
+    bool left_out = option_list_contains(&s->excluded, "optimizer") && !r->counts_again;
     r->first_good = left_out ? s->step + 1 : 0;
 }
 

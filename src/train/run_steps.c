@@ -197,11 +197,21 @@ static enum status run_step(struct training_run *r, struct step_result *s)
     return add_step(step, "training", st);
 }
 
+/* Saves what was loaded as the step that it is now, which sets the checkpoints before aside: their
+ * steps are of another count, so that the run must not roll back to them, or resume from them. */
+static enum status start_lineage(struct training_run *r)
+{
+    const struct checkpoint_config *c = &r->config->checkpoint;
+    if (!r->counts_again || !c->enable || c->load_only) return STATUS_OK;
+    return run_checkpoint_save_if_possible(r);
+}
+
 static enum status train_stage(struct training_run *r)
 {
     const struct config *c = r->config;
     struct trainer *t = &r->trainer;
     int64_t begin = t->steps_done, last = c->training.steps, end = r->end;
+    TRY(start_lineage(r));
     if (r->saved_step < 0) r->saved_step = begin; /* it can start there again */
     TRY(stop_check(&r->stop));
     if (r->validation_due) {
