@@ -146,7 +146,7 @@ static enum status resume_state(struct training_run *r, const struct start *from
     if (!option_list_contains(&from->excluded, "lr_scheduler")) t->steps_done = found->step;
     TRY(trainer_state_load(t, found->train, has_moments));
     count_moments(t, from, found);
-    bool continues = t->steps_done == found->step; /* else the checkpoint's step numbers are others */
+    bool continues = t->steps_done == found->step; /* otherwise its step numbers are of before */
     TRY(guard_load(&r->guard, continues ? json_get(found->train, "guard") : NULL));
     r->validation_due = r->config->validation.enable && continues &&
                         json_true(json_get(found->train, "validation_due"));
