@@ -65,7 +65,10 @@ static enum status open_file(struct source *s, const char *path)
         FAIL(CONFIG, "%s: is a folder; name its files, for example %s/*.jsonl", path, path);
     TRY(detect_kind(path, &kind));
     if (s->kind && kind != s->kind)
-        FAIL(CONFIG, "%s: all files of a source must have the same type", path);
+        FAIL(CONFIG,
+             "%s: all files of a source must have the same type, that of %s; set the others in "
+             "another [[data.source]]",
+             path, s->files[0].path);
     s->kind = kind;
     TRY(kind->open(s, f, &size));
     if (kind->check) TRY(kind->check(f));
