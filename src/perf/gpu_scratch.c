@@ -43,7 +43,7 @@ static size_t flash_forward_bytes(const struct attention *a, int lanes)
     enum { TARGET_BLOCKS = 264, MIN_SPLIT_BLOCKS = 4, TILE = 16 };
     int KP = padded_head(a), large = KP > 128, is_bf16 = a->dtype == BF16;
     bool is_narrow = is_bf16 && !large && lanes == 32;
-    int warps = lanes == 32 || !is_bf16 ? 4 : large ? 2 : 8;
+    int warps = lanes == 32 || !is_bf16 ? 4 : 8;
     size_t tile_rows = is_narrow ? (KP == 64 ? 128 : 96) : (size_t)(warps * TILE);
     size_t tile_keys = is_narrow ? 48 : is_bf16 || !large ? 32 : 16;
     size_t key_blocks = divide_up((size_t)a->S, tile_keys), reached = key_blocks;

@@ -20,17 +20,17 @@ template <typename T, int KP> struct forward_tiles {
         LARGE = KP > 128,
         SMALL_32 = IS_BF16 && !LARGE && TILE_WARP == 32,
         ROW_TILES = SMALL_32 && KP == 64 ? 2 : 1, /* per warp */
-        WARPS = SMALL_32 && KP == 128         ? 6
-                : TILE_WARP == 32 || !IS_BF16 ? 4
-                                              : (LARGE ? 2 : 8),
+        WARPS = SMALL_32 && KP == 128 ? 6 : (TILE_WARP == 32 || !IS_BF16 ? 4 : 8),
         BLOCKS = SMALL_32 ? 12 / WARPS : 1,
         THREADS = WARPS * TILE_WARP,
         WARP_ROWS = ROW_TILES * TILE,
         ROWS = WARPS * WARP_ROWS, /* queries of a block */
         KEYS = SMALL_32 ? 48 : (IS_BF16 || !LARGE ? 32 : 16),
-        HELD = IS_BF16 && !LARGE && ROW_TILES == 1, /* a warp keeps its queries in registers */
+        STAGED = IS_BF16 && TILE_WARP == 32, /* queries */
+        /* A warp keeps its queries in registers. */
+        HELD = IS_BF16 && (TILE_WARP == 64 || (!LARGE && ROW_TILES == 1)),
         STRIDE = shared_row<T, KP>::STRIDE,
-        QUERY_ELEMENTS = IS_BF16 ? ROWS * STRIDE : 0, /* f32 queries are not staged */
+        QUERY_ELEMENTS = STAGED ? ROWS * STRIDE : 0,
         SHARED_BYTES = (QUERY_ELEMENTS + 2 * KEYS * STRIDE) * sizeof(T),
     };
 };
@@ -232,7 +232,7 @@ static __global__ void KERNEL_BOUNDS((forward_tiles<T, KP>::THREADS),
         UNROLL
         for (int n = 0; n < KP / TILE; n++) so.out[m][n] = tile_acc{};
     }
-    if (S::IS_BF16) stage_rows<T, KP, S::ROWS, S::THREADS>(queries, q);
+    if (S::STAGED) stage_rows<T, KP, S::ROWS, S::THREADS>(queries, q);
     if (i < end) stage_keys<T, KP>(p, keys, key_rows, i);
     auto load_query = [&](struct tile_a<T> *x, int m, int k) {
         load_a<KP>(x, queries, q, own + m * TILE, k);
@@ -240,7 +240,7 @@ static __global__ void KERNEL_BOUNDS((forward_tiles<T, KP>::THREADS),
     struct tile_a<T> held[S::HELD ? KP / TILE : 1];
     if (S::HELD && i < end) {
         cp_async_wait<1>();
-        __syncthreads(); /* the queries have arrived */
+        if (S::STAGED) __syncthreads(); /* the queries have arrived */
         UNROLL
         for (int k = 0; S::HELD && k < KP; k += TILE) load_query(&held[k / TILE], 0, k);
     }

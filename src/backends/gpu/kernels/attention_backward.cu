@@ -24,13 +24,15 @@ template <typename T, int KP> struct backward_tiles {
         LARGE = KP > 128,
         SMALL_32 = IS_BF16 && !LARGE && TILE_WARP == 32,
         STRIDE = shared_row<T, KP>::STRIDE,
+        STAGED = IS_BF16 && TILE_WARP == 32, /* rows that the block owns */
+        HELD = IS_BF16 && TILE_WARP == 64,   /* a warp keeps its rows in registers */
 
-        DQ_WARPS = !IS_BF16 ? 4 / (KP / 64) : (LARGE && TILE_WARP == 64 ? 2 : 4),
-        DQ_BLOCKS = SMALL_32 ? 3 : 1, /* per multiprocessor */
+        DQ_WARPS = !IS_BF16 ? 4 / (KP / 64) : 4,
+        DQ_BLOCKS = SMALL_32 || (HELD && KP == 64) ? 3 : (HELD ? 2 : 1), /* per multiprocessor */
         DQ_THREADS = DQ_WARPS * TILE_WARP,
         DQ_ROWS = DQ_WARPS * TILE,
         DQ_VISITED = LARGE && (TILE_WARP == 64 || !IS_BF16) ? 16 : (SMALL_32 && KP == 64 ? 64 : 32),
-        DQ_OWN_ELEMENTS = IS_BF16 ? DQ_ROWS * STRIDE : 0, /* f32 rows of its own are not staged */
+        DQ_OWN_ELEMENTS = STAGED ? DQ_ROWS * STRIDE : 0,
         DQ_BYTES = (2 * DQ_OWN_ELEMENTS + 2 * DQ_VISITED * STRIDE) * sizeof(T),
 
         WIDE = SMALL_32 && KP == 128,
@@ -39,9 +41,9 @@ template <typename T, int KP> struct backward_tiles {
         ROW_WARPS = WIDE || (IS_BF16 && LARGE && TILE_WARP == 32) ? 3 : DQ_WARPS,
         ROWS = ROW_WARPS * TILE,
         VISITED = WIDE ? 64 : (SMALL_32 ? 32 : DQ_VISITED),
-        BLOCKS = WIDE ? 2 : DQ_BLOCKS,
+        BLOCKS = WIDE ? 2 : (HELD && LARGE ? 1 : DQ_BLOCKS),
         THREADS = ROW_WARPS * COLUMN_SPLIT * TILE_WARP,
-        OWN_ELEMENTS = IS_BF16 ? ROWS * STRIDE : 0,
+        OWN_ELEMENTS = STAGED ? ROWS * STRIDE : 0,
         VISITED_ELEMENTS = VISITED * STRIDE,
         EXCHANGE_STRIDE = VISITED + 8, /* 8 consecutive rows hit different banks */
         EXCHANGE_ELEMENTS = QUERY_SPLIT > 1 ? ROWS *EXCHANGE_STRIDE : 0,
@@ -176,13 +178,29 @@ static __global__ void KERNEL_BOUNDS((backward_tiles<T, KP>::DQ_THREADS),
         lse2[r] = row < rows_left ? p.io.lse_BHT[at] * LOG2_E : 0;
         delta[r] = row < rows_left ? p.delta_BHT[at] : 0;
     }
-    auto load_query = [&](struct tile_a<T> *x, int, int c) { load_a<KP>(x, queries, q, own, c); };
-    auto load_dout = [&](struct tile_a<T> *x, int, int c) { load_a<KP>(x, douts, dout, own, c); };
+    struct tile_a<T> held[2][S::HELD ? KP / TILE : 1];
+    UNROLL
+    for (int c = 0; S::HELD && c < KP; c += TILE) {
+        load_a<KP>(&held[0][c / TILE], queries, q, own, c);
+        load_a<KP>(&held[1][c / TILE], douts, dout, own, c);
+    }
+    auto load_query = [&](struct tile_a<T> *x, int, int c) {
+        if constexpr (S::HELD)
+            *x = held[0][c / TILE];
+        else
+            load_a<KP>(x, queries, q, own, c);
+    };
+    auto load_dout = [&](struct tile_a<T> *x, int, int c) {
+        if constexpr (S::HELD)
+            *x = held[1][c / TILE];
+        else
+            load_a<KP>(x, douts, dout, own, c);
+    };
     struct tile_acc dq[1][KP / TILE];
     UNROLL
     for (int n = 0; n < KP / TILE; n++) dq[0][n] = tile_acc{};
-    if (S::IS_BF16) stage_rows<T, KP, S::DQ_ROWS, S::DQ_THREADS>(queries, q);
-    if (S::IS_BF16) stage_rows<T, KP, S::DQ_ROWS, S::DQ_THREADS>(douts, dout);
+    if (S::STAGED) stage_rows<T, KP, S::DQ_ROWS, S::DQ_THREADS>(queries, q);
+    if (S::STAGED) stage_rows<T, KP, S::DQ_ROWS, S::DQ_THREADS>(douts, dout);
     if (i < end) stage_block(values, v, i), stage_block(keys, k, i);
     for (; i < end; i++) {
         int key = i * S::DQ_VISITED;
@@ -345,13 +363,29 @@ static __global__ void KERNEL_BOUNDS((backward_tiles<T, KP>::THREADS),
         lse2[threadIdx.x] = t < a.T ? p.io.lse_BHT[from] * LOG2_E : 0;
         delta[threadIdx.x] = t < a.T ? p.delta_BHT[from] : 0;
     };
-    auto load_key = [&](struct tile_a<T> *x, int, int c) { load_a<KP>(x, keys, k, own, c); };
-    auto load_value = [&](struct tile_a<T> *x, int, int c) { load_a<KP>(x, values, v, own, c); };
+    struct tile_a<T> held[2][S::HELD ? KP / TILE : 1];
+    UNROLL
+    for (int c = 0; S::HELD && c < KP; c += TILE) {
+        load_a<KP>(&held[0][c / TILE], keys, k, own, c);
+        load_a<KP>(&held[1][c / TILE], values, v, own, c);
+    }
+    auto load_key = [&](struct tile_a<T> *x, int, int c) {
+        if constexpr (S::HELD)
+            *x = held[0][c / TILE];
+        else
+            load_a<KP>(x, keys, k, own, c);
+    };
+    auto load_value = [&](struct tile_a<T> *x, int, int c) {
+        if constexpr (S::HELD)
+            *x = held[1][c / TILE];
+        else
+            load_a<KP>(x, values, v, own, c);
+    };
     struct tile_acc dk[1][COLUMNS], dv[1][COLUMNS];
     UNROLL
     for (int n = 0; n < COLUMNS; n++) dk[0][n] = dv[0][n] = tile_acc{};
-    if (S::IS_BF16) stage_rows<T, KP, S::ROWS, S::THREADS>(keys, k);
-    if (S::IS_BF16) stage_rows<T, KP, S::ROWS, S::THREADS>(values, v);
+    if (S::STAGED) stage_rows<T, KP, S::ROWS, S::THREADS>(keys, k);
+    if (S::STAGED) stage_rows<T, KP, S::ROWS, S::THREADS>(values, v);
     if (i < p.query_blocks) {
         stage_block(douts, p.io.dout_BTHK, dense, i, h);
         stage_queries(i, h);
@@ -421,11 +455,11 @@ static enum status launch_backward(const struct attention *a, const struct atten
     static_assert((int)S::BYTES <= (int)MAX_SHARED_BYTES, "shared memory of a block");
     static_assert((int)S::DQ_BYTES <= (int)MAX_SHARED_BYTES, "shared memory of a block");
     size_t B = (size_t)a->B, H = (size_t)a->H, G = (size_t)a->G, rows = B * H * (size_t)a->T;
-    size_t query_tiles = ceil_div((size_t)a->T, S::DQ_ROWS);
-    size_t key_tiles = ceil_div((size_t)a->S, S::ROWS);
+    size_t load_query = ceil_div((size_t)a->T, S::DQ_ROWS);
+    size_t load_key = ceil_div((size_t)a->S, S::ROWS);
     size_t query_blocks = ceil_div((size_t)a->T, S::VISITED), mark = arena_mark(&queue->scratch);
     size_t warps = 256 / TILE_WARP; /* per block of the preparing kernels */
-    size_t max_grid = max(rows / warps + 1, max(B * H * query_tiles, B * G * key_tiles));
+    size_t max_grid = max(rows / warps + 1, max(B * H * load_query, B * G * load_key));
     if (max_grid > INT32_MAX)
         FAIL(UNSUPPORTED, "attention: %zu tiles exceed the maximum grid size", max_grid);
     struct backward_params p = {};
@@ -446,12 +480,11 @@ static enum status launch_backward(const struct attention *a, const struct atten
     if (p.masks)
         LAUNCH(tile_masks_kernel, (unsigned)ceil_div(B * query_blocks, warps), 256, 0, queue, p,
                S::VISITED, (int64_t)(B * query_blocks));
-    p.own_tiles = (int)query_tiles;
-    LAUNCH((flash_dq_kernel<T, KP>), (unsigned)(B * H * query_tiles), S::DQ_THREADS, S::DQ_BYTES,
+    p.own_tiles = (int)load_query;
+    LAUNCH((flash_dq_kernel<T, KP>), (unsigned)(B * H * load_query), S::DQ_THREADS, S::DQ_BYTES,
            queue, p);
-    p.own_tiles = (int)key_tiles;
-    LAUNCH((flash_dkv_kernel<T, KP>), (unsigned)(B * G * key_tiles), S::THREADS, S::BYTES, queue,
-           p);
+    p.own_tiles = (int)load_key;
+    LAUNCH((flash_dkv_kernel<T, KP>), (unsigned)(B * G * load_key), S::THREADS, S::BYTES, queue, p);
     return STATUS_OK;
 }
 

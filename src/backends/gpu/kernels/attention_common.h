@@ -195,14 +195,27 @@ static __device__ __forceinline__ void stage_rows(T *to, const struct token_rows
     cp_async_commit();
 }
 
-/* Loads an A operand: bf16 from its staged rows; f32, whose rows would not fit into shared memory,
- * from global memory. */
+/* Loads an A operand of rows that the block owns: bf16 with warps of 32 from its staged rows; bf16
+ * with warps of 64, which keep it in registers, and f32, whose rows would not fit into shared
+ * memory, from global memory. */
 template <int KP>
 static __device__ __forceinline__ void load_a(struct tile_a<bf16> *t, const bf16 *staged,
-                                              const struct token_rows<bf16> &, int row, int k)
+                                              const struct token_rows<bf16> &rows, int row, int k)
 {
-    constexpr int STRIDE = shared_row<bf16, KP>::STRIDE;
-    tile_load(t, staged + row * STRIDE + k, STRIDE);
+    if constexpr (TILE_WARP == 32) {
+        constexpr int STRIDE = shared_row<bf16, KP>::STRIDE;
+        tile_load(t, staged + row * STRIDE + k, STRIDE);
+        return;
+    }
+    int i = row + tile_row(0), column = k + tile_column(0);
+    uint64_t four = 0;
+    if (i < rows.count && column < rows.K) {
+        const bf16 *at = row_pointer(rows, i) + column;
+        if (rows.aligned) four = *(const uint64_t *)at;
+        for (int e = 0; !rows.aligned && e < 4 && column + e < rows.K; e++)
+            four |= (uint64_t)at[e] << 16 * e;
+    }
+    t->x[0] = (uint32_t)four, t->x[1] = (uint32_t)(four >> 32);
 }
 
 template <int KP>
