@@ -104,3 +104,35 @@ TEST(memory_fit_settings_keep_the_rows_of_a_step)
     text_release(&t);
     layouts_close(&l);
 }
+
+static void add_value(void *context, const char *key, const char *value)
+{
+    text_addf(context, "%s = %s\n", key, value);
+}
+
+/* What a row tells users to set is what its function sets. */
+TEST(memory_options_set_what_their_settings_say)
+{
+    struct layouts l;
+    struct memory_fit f = fit_of(&l, NULL, 0);
+    CHECK(f.num_options > 10);
+    for (int i = 0; i < f.num_options; i++) {
+        struct text want = {0}, got = {0};
+        char *settings = heap_strdup(f.options[i].settings), *next = settings;
+        const char *words[4];
+        int count = 0;
+        struct config c = l.config;
+        struct layouts loaded;
+        while (next) words[count++] = strsep(&next, " ");
+        layouts_open(&loaded, 4, 0, words, count);
+        f.options[i].set(&c);
+        config_for_each(&loaded.config, add_value, &want);
+        config_for_each(&c, add_value, &got);
+        if (strcmp(want.data, got.data) != 0) print_error("%s\n", f.options[i].settings);
+        CHECK(!strcmp(want.data, got.data));
+        layouts_close(&loaded);
+        free(settings);
+        text_release(&want), text_release(&got);
+    }
+    layouts_close(&l);
+}
