@@ -36,7 +36,7 @@ struct dialog {
     enum status input; /* of reading it; its message is the last */
 };
 
-/* --- reading --------------------------------------------------------------- */
+/* --- reading --- */
 
 static void draw_line(const struct dialog *d)
 {
@@ -165,7 +165,7 @@ static enum status share_turn(struct dialog *d, enum turn *turn)
     return STATUS_OK;
 }
 
-/* --- writing --------------------------------------------------------------- */
+/* --- writing --- */
 
 /* Whether Ctrl-C was typed; other keys are fed to the editor, for the user's next line. */
 static bool asks_to_end(void *context)

@@ -24,7 +24,7 @@ enum {
     DELETE = 127
 };
 
-/* --- positions: the beginnings of characters ------------------------------- */
+/* --- positions: the beginnings of characters --- */
 
 static size_t before(const struct line_editor *e, size_t at)
 {
@@ -46,7 +46,7 @@ static size_t word_before(const struct line_editor *e, size_t at)
     return at;
 }
 
-/* --- changes --------------------------------------------------------------- */
+/* --- changes --- */
 
 static void erase(struct line_editor *e, size_t from, size_t to)
 {
@@ -85,7 +85,7 @@ static void show_earlier(struct line_editor *e, int by)
     set_line(e, e->shown == e->num_earlier ? e->latest : e->earlier[e->shown]);
 }
 
-/* --- keys ------------------------------------------------------------------ */
+/* --- keys --- */
 
 static enum line_event control(struct line_editor *e, unsigned char byte)
 {
@@ -203,7 +203,7 @@ void line_editor_next(struct line_editor *e)
     set_line(e, "");
 }
 
-/* --- drawing --------------------------------------------------------------- */
+/* --- drawing --- */
 
 /* Columns of the bytes [from, to), which are whole characters. */
 static int columns_of(const struct line_editor *e, size_t from, size_t to)

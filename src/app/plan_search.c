@@ -41,7 +41,7 @@ static double mfu(const struct layout_search *s, const struct found_layout *f)
     return tokens_per_second(s, f) * flops / peak;
 }
 
-/* --- why a layout beats the next -------------------------------------------------------------- */
+/* --- why a layout beats the next --- */
 
 struct time_saving {
     char what[64];
@@ -84,7 +84,7 @@ static void describe_reason(const struct layout_search *s, int i, struct text *o
     if (d.seconds > saved * 1.01) text_addf(out, " (%s)", console_step_time(d.seconds).text);
 }
 
-/* --- output ----------------------------------------------------------------------------------- */
+/* --- output --- */
 
 static struct byte_unit memory_unit(const struct layout_search *s)
 {
@@ -206,8 +206,6 @@ static void print_json(const struct layout_search *s)
     puts(t.data);
     text_release(&t);
 }
-
-/* --- the command ------------------------------------------------------------------------------ */
 
 /* Rows of a step, which all layouts share: those of the configured layout if none are set. */
 static enum status find_step_rows(const struct planned_run *r, int64_t *rows)

@@ -48,7 +48,7 @@ struct flight {
 /* True: it succeeded. */
 static bool passes(struct flight *f, enum status s) { return !problems_add(&f->p->problems, s); }
 
-/* --- data ------------------------------------------------------------------------------------ */
+/* --- data --- */
 
 /* Finds the sources that can be opened now. */
 static enum status find_data(struct flight *f, const struct data_config *d)
@@ -215,7 +215,7 @@ static enum status check_tasks(const struct flight *f)
     return st;
 }
 
-/* --- device and memory ----------------------------------------------------------------------- */
+/* --- device and memory --- */
 
 /* Whether a device, memory or space that this machine lacks is a problem, not a warning. */
 static bool is_here(const struct flight *f)
@@ -321,8 +321,6 @@ static enum status check_launch(const struct flight *f)
                  ranks);
     return STATUS_OK;
 }
-
-/* --- all of it ------------------------------------------------------------------------------- */
 
 static void check_model(struct flight *f)
 {

@@ -24,7 +24,7 @@ void agreement_add(struct agreement *a, const char *name, const char *fmt, ...)
     text_add(&a->entries, "", 1);
 }
 
-/* --- comparing hashes ------------------------------------------------------------------------ */
+/* --- comparing hashes --- */
 
 struct list_summary {
     uint64_t hash, bytes; /* bytes 0: the rank abstains */
@@ -65,7 +65,7 @@ enum status agreement_test(const struct agreement *a, const struct comm *c, bool
     return STATUS_OK;
 }
 
-/* --- reporting differences ------------------------------------------------------------------- */
+/* --- reporting differences --- */
 
 struct list_owner {
     char host[64];

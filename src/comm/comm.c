@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- the group of one ---------------------------------------------------------------------- */
+/* --- the group of one --- */
 
 static enum status self_split(const struct comm *c, int color, int key, struct comm *out)
 {
@@ -57,7 +57,7 @@ const struct comm *comm_self(void)
     return &self;
 }
 
-/* --- groups and transfers ------------------------------------------------------------------ */
+/* --- groups and transfers --- */
 
 /* The working thread begins to wait for the other ranks of the group, if there are any. */
 static double begin_wait(const struct comm *c) { return c->size > 1 ? activity_begin_wait() : 0; }
@@ -98,7 +98,7 @@ enum status comm_register_memory(const struct comm *c, void *at, size_t bytes)
     return STATUS_OK;
 }
 
-/* --- the sequence of collectives ------------------------------------------------------------ */
+/* --- the sequence of collectives --- */
 
 static enum status host_group(const struct comm *c, const struct comm **host)
 {
@@ -247,7 +247,7 @@ enum status comm_run(const struct comm *c, struct transfer *t)
     return STATUS_OK;
 }
 
-/* --- collectives of host memory ------------------------------------------------------------ */
+/* --- collectives of host memory --- */
 
 /* The numbers of all ranks, which the caller reduces. */
 static enum status gather(const struct comm *c, enum reduction how, const void *mine, size_t bytes,
@@ -346,7 +346,7 @@ enum status comm_broadcast_bytes(const struct comm *c, int root, void *x, size_t
     return STATUS_OK;
 }
 
-/* --- agreement on failures ----------------------------------------------------------------- */
+/* --- agreement on failures --- */
 
 /* A failure after which callers continue, such as DATA, must not hide DEVICE or COMM. */
 static int64_t severity(enum status s) { return s == STATUS_DEVICE ? 2 : s == STATUS_COMM; }
@@ -379,7 +379,7 @@ bool comm_logs_failure(const struct comm *c, enum status s)
     return c->rank == 0 || (s != STATUS_COMM && !status_is_remote());
 }
 
-/* --- sums in the order of comm.h ------------------------------------------------------------ */
+/* --- sums in the order of comm.h --- */
 
 /* The largest power of two below n. */
 static int half_of(int n)

@@ -49,7 +49,7 @@ static size_t table_bytes(const struct heartbeat *h)
     return (size_t)h->detector.size * sizeof(struct rank_report);
 }
 
-/* --- messages ------------------------------------------------------------------------------ */
+/* --- messages --- */
 
 static void post_receive(struct heartbeat *h, int i)
 {
@@ -121,7 +121,7 @@ static bool is_silent(struct heartbeat *h)
     return true;
 }
 
-/* --- failures ------------------------------------------------------------------------------ */
+/* --- failures --- */
 
 static void set_state(struct heartbeat *h, int rank, enum rank_state state, int code)
 {
@@ -203,7 +203,7 @@ static void react(struct heartbeat *h, double now_s)
         report(h, st);
 }
 
-/* --- the job ------------------------------------------------------------------------------- */
+/* --- the job --- */
 
 static enum status heartbeat_step(struct progress_job *job, bool *is_over)
 {

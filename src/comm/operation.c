@@ -43,7 +43,7 @@ static enum status finish_next(struct operation *op, bool *is_over)
     return STATUS_OK;
 }
 
-/* --- messages ------------------------------------------------------------------------------- */
+/* --- messages --- */
 
 static enum status send_next(struct operation *op, bool *is_over)
 {
@@ -143,7 +143,7 @@ static enum status all_to_all_next(struct operation *op, bool *is_over)
     return STATUS_OK;
 }
 
-/* --- sums ----------------------------------------------------------------------------------- */
+/* --- sums --- */
 
 /* The elements of x that rank r sums, and the first of them. */
 static size_t shard_of(const struct operation *op, int r, size_t *begin)
@@ -240,7 +240,7 @@ static enum status all_reduce_next(struct operation *op, bool *is_over)
     return STATUS_OK;
 }
 
-/* --- operations ----------------------------------------------------------------------------- */
+/* --- operations --- */
 
 struct operation *operation_acquire(const struct comm *c, const char *what, operation_stage next)
 {
@@ -327,7 +327,7 @@ enum status operation_gather(const struct comm *c, const void *mine, size_t byte
     return STATUS_OK;
 }
 
-/* --- the engine ----------------------------------------------------------------------------- */
+/* --- the engine --- */
 
 enum status operation_engine_open(struct operation_engine *e, const struct message_library *library,
                                   struct progress_bell *bell)

@@ -86,7 +86,7 @@ static enum status read_token_file(const struct s3_source *s, struct text *token
          s->name, s->token_file);
 }
 
-/* ---- container ---- */
+/* --- container --- */
 
 static enum status fetch_container(struct s3_service *v, struct s3_keys *out)
 {
@@ -112,7 +112,7 @@ out:
     return st;
 }
 
-/* ---- EC2 instance ---- */
+/* --- EC2 instance --- */
 
 static const char role_path[] = "/latest/meta-data/iam/security-credentials/";
 
@@ -182,7 +182,7 @@ out:
     return st;
 }
 
-/* ---- web identity ---- */
+/* --- web identity --- */
 
 static void add_parameter(struct text *form, const char *name, const char *value)
 {

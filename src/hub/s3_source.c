@@ -39,7 +39,7 @@ static void drop_slashes(char *url)
     for (size_t n = strlen(url); n && url[n - 1] == '/';) url[--n] = 0;
 }
 
-/* ---- web identity ---- */
+/* --- web identity --- */
 
 /* AWS's endpoint of STS in the region, unless another is configured. */
 static char *find_sts(const struct s3_profile *p, const char *region)
@@ -94,7 +94,7 @@ enum status s3_source_web_identity(const struct s3_profile *p, const char *regio
     return STATUS_OK;
 }
 
-/* ---- the profile ---- */
+/* --- the profile --- */
 
 void s3_source_process(const struct s3_profile *p, struct s3_source *s)
 {
@@ -120,7 +120,7 @@ enum status s3_source_check_sso(const struct s3_profile *p)
     return STATUS_OK;
 }
 
-/* ---- container ---- */
+/* --- container --- */
 
 static bool is_allowed_host(const char *host, bool is_v6)
 {
@@ -177,7 +177,7 @@ enum status s3_source_container(struct s3_source *s)
     return STATUS_OK;
 }
 
-/* ---- EC2 instance ---- */
+/* --- EC2 instance --- */
 
 static enum status read_count(const struct s3_profile *p, const char *variable, const char *key,
                               int *value)

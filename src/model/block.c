@@ -9,7 +9,7 @@
 #include "ops/swiglu.h"
 #include "tensor/element.h"
 
-/* --- attention ----------------------------------------------------------------------------- */
+/* --- attention --- */
 
 /* Where attention finds queries and keys. */
 static void *queries_of(const struct block_call *k)
@@ -157,7 +157,7 @@ enum status block_add_attention(const struct block_call *k, void *x_SD)
     return STATUS_OK;
 }
 
-/* --- feed-forward layer -------------------------------------------------------------------- */
+/* --- feed-forward layer --- */
 
 static struct swiglu swiglu_of(const struct block_call *k)
 {
@@ -231,7 +231,7 @@ enum status block_forward(const struct block_call *k, const struct microbatch *b
     return STATUS_OK;
 }
 
-/* --- backward ------------------------------------------------------------------------------ */
+/* --- backward --- */
 
 /* Recomputes activations that were not saved, by the same calls on the same inputs: bit for bit the
  * same. */

@@ -233,7 +233,7 @@ static enum status attend_rows(const struct decoder *d, int layer)
     return STATUS_OK;
 }
 
-/* --- blocks ---------------------------------------------------------------------------------- */
+/* --- blocks --- */
 
 /* The input of attention: the stream, normalized unless the norms are behind. */
 static enum status attention_input(const struct decoder *d, int layer)
@@ -279,7 +279,7 @@ static enum status run_blocks(struct decoder *d, struct arena *step)
     return STATUS_OK;
 }
 
-/* --- logits ---------------------------------------------------------------------------------- */
+/* --- logits --- */
 
 /* Gathers the slices of the vocabulary and concatenates them row by row, without their padding. */
 static enum status gather_logits(const struct model *m, size_t rows, float *slices_PBV, float *to)
@@ -359,7 +359,7 @@ static enum status run_head(const struct decoder *d, size_t count, float *logits
     return STATUS_OK;
 }
 
-/* --- passes ---------------------------------------------------------------------------------- */
+/* --- passes --- */
 
 /* Sets *N to the tokens of all rows, which must fit in the cache. */
 static enum status count_tokens(const struct kv_cache *c, const struct decode_io *io, int *N)

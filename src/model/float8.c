@@ -24,7 +24,7 @@ static bool is_delayed(const struct float8_state *f)
     return f->delayed[FLOAT8_INPUT] || f->delayed[FLOAT8_WEIGHT] || f->delayed[FLOAT8_GRADIENT];
 }
 
-/* --- configuration ------------------------------------------------------------------------- */
+/* --- configuration --- */
 
 enum status float8_resolve(const struct model_config *m, const struct float8_config *c,
                            bool *enabled)
@@ -129,7 +129,7 @@ void float8_release(struct float8_state *f)
     f->enabled = f->has_weight_scale = NULL;
 }
 
-/* --- scales -------------------------------------------------------------------------------- */
+/* --- scales --- */
 
 float float8_scale_from_amax(float amax, float old_scale, enum float8 format, int margin)
 {
@@ -183,7 +183,7 @@ enum status float8_collect_amax(struct float8_state *f)
     return STATUS_OK;
 }
 
-/* --- native FP8 ---------------------------------------------------------------------------- */
+/* --- native FP8 --- */
 
 /* Pass amaxes: of input and weight of each matrix multiply, then of all gradients. */
 static size_t pass_index(const struct float8_state *f, size_t matmul, enum float8_role role)
@@ -239,7 +239,7 @@ void float8_update_scales(struct float8_state *f)
     float8_device_set_scales(&f->device, f->scales, num_tensors(f));
 }
 
-/* --- checkpoint ---------------------------------------------------------------------------- */
+/* --- checkpoint --- */
 
 static void write_float(struct text *t, float x)
 {

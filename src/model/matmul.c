@@ -155,7 +155,7 @@ static enum status quantize_operand(const struct matmul *p, struct fp8_operand o
     return STATUS_OK;
 }
 
-/* --- native FP8 ---------------------------------------------------------------------------- */
+/* --- native FP8 --- */
 
 static struct float8_slot slot_of(const struct matmul *p, enum float8_role role)
 {
@@ -254,7 +254,7 @@ enum status matmul_quantize(const struct model *m, const struct matmul_call *cal
     return STATUS_OK;
 }
 
-/* --- forward and backward ------------------------------------------------------------------ */
+/* --- forward and backward --- */
 
 /* An input or gradient that is stored, and how to quantize it. */
 struct stored_operand {

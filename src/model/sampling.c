@@ -77,7 +77,7 @@ double sampling_log_probability(const float *logits_V, int V, int32_t id)
     return (double)logits_V[id] - (double)max - log(sum_exp(logits_V, V, max));
 }
 
-/* --- the most likely first ------------------------------------------------------------------- */
+/* --- the most likely first --- */
 
 /* Restores the heap, whose root is the most likely, below entry i. */
 static void sift_down(struct candidate *heap, int count, int i)
@@ -105,7 +105,7 @@ static struct candidate pop(struct candidate *heap, int count)
     return best;
 }
 
-/* --- sampling -------------------------------------------------------------------------------- */
+/* --- sampling --- */
 
 static float weight(const struct candidate *c, float max, double temperature)
 {

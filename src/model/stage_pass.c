@@ -62,7 +62,7 @@ static void *alloc_stream(const struct model *m, const struct microbatch *b, str
     return arena_alloc(step, stage_pass_residual_elements(m, b), dtype_bytes(m->dtype));
 }
 
-/* --- saved activations --------------------------------------------------------------------- */
+/* --- saved activations --- */
 
 static enum recompute recompute_of(const struct model *m, int layer)
 {
@@ -105,7 +105,7 @@ void stage_pass_alloc(const struct model *m, const struct microbatch *b,
     if (s->heads && blocks) p->out_SD = alloc_stream(m, b, step);
 }
 
-/* --- forward ------------------------------------------------------------------------------- */
+/* --- forward --- */
 
 static enum status begin_float8_pass(const struct model *m, const struct stage *s,
                                      enum float8_role role)
@@ -166,7 +166,7 @@ enum status stage_pass_infer(const struct model *m, const struct microbatch *b,
     return STATUS_OK;
 }
 
-/* --- backward ------------------------------------------------------------------------------ */
+/* --- backward --- */
 
 enum status stage_pass_backward(const struct model *m, const struct microbatch *b,
                                 const struct stage_pass *p, void *dx, struct arena *step)

@@ -233,7 +233,7 @@ static enum status update_weights(const struct muon *c, const struct tensor_slot
     return STATUS_OK;
 }
 
-/* --- FSDP: between what ranks hold and the slices of this rank's o->tp ------------------------ */
+/* --- FSDP: between what ranks hold and the slices of this rank's o->tp --- */
 
 static enum status start_over_fsdp(struct muon *c, int round, bool gathers)
 {
@@ -286,7 +286,7 @@ static enum status copy_slices(struct muon *c, int round, bool back)
     return STATUS_OK;
 }
 
-/* --- tensor parallelism: between slices and whole matrices ------------------------------------ */
+/* --- tensor parallelism: between slices and whole matrices --- */
 
 static float *slices_of(struct muon *c, int round)
 {
@@ -332,7 +332,7 @@ static enum status copy_whole(struct muon *c, int round, bool back)
     return STATUS_OK;
 }
 
-/* --- rounds ----------------------------------------------------------------------------------- */
+/* --- rounds --- */
 
 /* Advances the momentum of the round's matrices, and starts to gather their updates. */
 static enum status begin_gather(struct muon *c, int round)
@@ -390,7 +390,7 @@ static enum status end_previous_begin_next(struct muon *c, int round)
     return STATUS_OK;
 }
 
-/* --- Newton-Schulz ---------------------------------------------------------------------------- */
+/* --- Newton-Schulz --- */
 
 /* X after `done` iterations of this round.  In BF16 x and y have room for two matrices each: X is
  * in y before the first iteration and after the last, in x between, since begin_gather uses y as

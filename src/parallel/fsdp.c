@@ -102,7 +102,7 @@ static bool is_embedding(const struct fsdp *f, int unit)
     return unit == layout_unit(f->layout, PARAM_embed, -1);
 }
 
-/* --- slots --------------------------------------------------------------------------------- */
+/* --- slots --- */
 
 /* Blocks alternate between two slots.  Embedding and head are never needed at once, except if tied.
  * `own`: each unit has its own slot. */
@@ -220,7 +220,7 @@ void fsdp_alloc(struct fsdp *f, struct arena *run)
     if (rounds_gradients(f)) find_first_runs(f);
 }
 
-/* --- weights ------------------------------------------------------------------------------- */
+/* --- weights --- */
 
 static enum status wait_all_gather(struct fsdp *f, int unit)
 {
@@ -268,7 +268,7 @@ static enum status prefetch_next(struct fsdp *f, int unit, bool backward)
     return STATUS_OK;
 }
 
-/* --- gradients ----------------------------------------------------------------------------- */
+/* --- gradients --- */
 
 /* Adds the gradients of the unit's current microbatch to those before, as elastic.h says.  `own`:
  * where they are, unless in current_shard. */
@@ -436,7 +436,7 @@ static float *own_gradients(const struct fsdp *f, int unit)
     return current_shard(f, unit);
 }
 
-/* --- unit_provider ------------------------------------------------------------------------- */
+/* --- unit_provider --- */
 
 static enum status open_unit(struct unit_provider *p, int unit, unsigned use,
                              struct unit_buffers *buffers)

@@ -147,7 +147,7 @@ static void alloc_step(struct pipeline *p, const struct microbatch *b, struct ar
     }
 }
 
-/* --- one action ---------------------------------------------------------------------------- */
+/* --- one action --- */
 
 static struct residual_buffer *buffer_of(const struct buffer_ring *r, int micro)
 {

@@ -183,7 +183,7 @@ enum status ring_forward(const struct comm *group, const struct ops *ops,
     return STATUS_OK;
 }
 
-/* --- backward ------------------------------------------------------------------------------ */
+/* --- backward --- */
 
 enum { NUM_SUMS = 3 }; /* of gradients: being computed, being received, being sent */
 

@@ -14,7 +14,7 @@ static size_t padded(size_t bytes) { return divide_up(bytes, ARENA_ALIGN) * AREN
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-/* --- our own kernels (backends/gpu/kernels) --------------------------------------------------- */
+/* --- our own kernels (backends/gpu/kernels) --- */
 
 static size_t embedding_backward_bytes(const struct embedding *a)
 {
@@ -74,7 +74,7 @@ static size_t sum_squares_bytes(const struct sum_squares *a)
     return padded(sums * blocks * sizeof(double)) + totals;
 }
 
-/* --- libraries (backends/gpu/vendor) ---------------------------------------------------------- */
+/* --- libraries (backends/gpu/vendor) --- */
 
 /* hipBLASLt multiplies FP8 values that are kept as bf16 to f32, in chunks of rows. */
 static size_t hipblaslt_product_bytes(size_t M, size_t N)
@@ -191,8 +191,6 @@ static size_t cudnn_backward_bytes(const struct attention *a, bool has_documents
     if (bytes == SIZE_MAX) return 0;
     return bytes + (a->keys != ALL_KEYS ? part_backward_bytes(a) : 0);
 }
-
-/* ---------------------------------------------------------------------------------------------- */
 
 size_t gpu_scratch_bytes(const struct op_call *c, bool has_documents, const struct gpu_traits *g)
 {

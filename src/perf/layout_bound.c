@@ -36,7 +36,7 @@ struct layout_bounds *layout_bounds_open(const struct layout_choices *all,
 
 void layout_bounds_close(struct layout_bounds *b) { free(b); }
 
-/* --- blocks ----------------------------------------------------------------------------------- */
+/* --- blocks --- */
 
 /* One microbatch through a stage of two: [0] the embedding and blocks, [1] blocks and the head. */
 static enum status simulate_stages(const struct layout_bounds *b, const struct layout_choice *x,
@@ -118,7 +118,7 @@ static enum status find_cost(struct layout_bounds *b, const struct layout_choice
     return STATUS_OK;
 }
 
-/* --- a layout --------------------------------------------------------------------------------- */
+/* --- a layout --- */
 
 /* A rank of the pipeline: its blocks, and the time of a microbatch through all its stages. */
 static double rank_seconds(const struct block_cost *k, const struct schedule *s, const int *begin,

@@ -38,7 +38,7 @@ static int64_t num_microbatches(const struct layout_choice *x, int64_t step_rows
     return reader_rows(x, step_rows) / x->rows;
 }
 
-/* --- enumeration ------------------------------------------------------------------------------ */
+/* --- enumeration --- */
 
 enum { MAX_DIVISORS = 512 }; /* of a number up to 2^24 */
 
@@ -168,7 +168,7 @@ void layout_choice_each(const struct layout_choices *all,
     }
 }
 
-/* --- options ---------------------------------------------------------------------------------- */
+/* --- options --- */
 
 void layout_choice_apply(const struct layout_choice *x, const struct layout_choices *all,
                          struct config *c, struct mesh *mesh)

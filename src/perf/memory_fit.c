@@ -33,7 +33,7 @@ static const struct memory_option rows[] = {
 enum { NUM_ROWS = sizeof rows / sizeof *rows };
 _Static_assert((int)NUM_ROWS <= (int)MAX_MEMORY_OPTIONS, "too many options");
 
-/* --- one set ---------------------------------------------------------------------------------- */
+/* --- one set --- */
 
 /* *valid false: the configuration with these options breaks a rule. */
 static enum status apply(const struct memory_fit *f, const struct memory_set *s, struct config *c,
@@ -83,7 +83,7 @@ static enum status find_time(const struct memory_fit *f, struct memory_set *s)
     return STATUS_OK;
 }
 
-/* --- each option alone ------------------------------------------------------------------------ */
+/* --- each option alone --- */
 
 static enum status measure_option(struct memory_fit *f, int i)
 {
@@ -100,7 +100,7 @@ static enum status measure_option(struct memory_fit *f, int i)
     return STATUS_OK;
 }
 
-/* --- sets of options -------------------------------------------------------------------------- */
+/* --- sets of options --- */
 
 struct set_list {
     struct memory_set *sets; /* owned */

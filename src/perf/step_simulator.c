@@ -169,8 +169,6 @@ enum status step_simulator_run_rank(const struct rank_simulation *s, struct memo
     return STATUS_OK;
 }
 
-/* --- a step of all stages --------------------------------------------------------------------- */
-
 struct simulation {
     struct config config; /* a shallow copy */
     const struct model_shape *shape;

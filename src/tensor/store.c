@@ -22,7 +22,7 @@ struct store store_f32(float *x, struct queue *queue)
     return (struct store){.x = x, .dtype = F32, .queue = queue};
 }
 
-/* --- parts ---------------------------------------------------------------------------------- */
+/* --- parts --- */
 
 static size_t num_full(const struct store_blocks *b)
 {
@@ -66,7 +66,7 @@ struct store store_place(const struct store *s, size_t n, void *memory, struct s
     return to;
 }
 
-/* --- bf16 and split ------------------------------------------------------------------------- */
+/* --- bf16 and split --- */
 
 static int threads_of(const struct store *s) { return s->queue ? s->queue->num_threads : 1; }
 
@@ -121,7 +121,7 @@ static enum status by_chunks(const struct store *s, size_t at, size_t n, float *
     return st;
 }
 
-/* --- INT8 ----------------------------------------------------------------------------------- */
+/* --- INT8 --- */
 
 /* Staging of CHUNK elements. */
 struct block_chunk {
@@ -213,7 +213,7 @@ static enum status move_quantized(const struct store *s, size_t at, size_t n, fl
     return st;
 }
 
-/* --- any dtype ------------------------------------------------------------------------------ */
+/* --- any dtype --- */
 
 enum status store_read(const struct store *s, size_t at, size_t n, float *to)
 {

@@ -28,7 +28,7 @@ static enum status agree(struct integrity *g, enum status mine, int64_t good)
     return st;
 }
 
-/* --- fingerprints -------------------------------------------------------------------------- */
+/* --- fingerprints --- */
 
 static const void *buffer_of(const struct optim *o, enum state_buffer i, enum dtype *dtype)
 {
@@ -110,7 +110,7 @@ static enum status take_fingerprint(const struct integrity *g, const struct repl
     return STATUS_OK;
 }
 
-/* --- ranks that hold the same elements ------------------------------------------------------ */
+/* --- ranks that hold the same elements --- */
 
 /* The CRC that most ranks have; false if no CRC has a majority. */
 static bool find_majority(const struct integrity *g, int size, enum state_buffer i, uint32_t *crc)
@@ -245,7 +245,7 @@ void integrity_forget(struct integrity *g)
     g->trusted = g->replayed = -1;
 }
 
-/* --- replay -------------------------------------------------------------------------------- */
+/* --- replay --- */
 
 static enum status see_gradients(struct gradient_observer *o, const float *x, size_t count)
 {
@@ -334,8 +334,6 @@ enum status integrity_compare_passes(struct integrity *g, int64_t step)
     return STATUS_OK;
 }
 
-/* --- afterwards ---------------------------------------------------------------------------- */
-
 void integrity_abandon(const struct integrity *g, struct checkpointer *c)
 {
     if (!g->is_suspect) return;
@@ -343,8 +341,6 @@ void integrity_abandon(const struct integrity *g, struct checkpointer *c)
         log_line(LOG_WARN, "cannot set aside the checkpoints after step %lld: %s",
                  (long long)g->good, status_message());
 }
-
-/* --- memory -------------------------------------------------------------------------------- */
 
 void integrity_alloc(struct integrity *g, struct arena *shared)
 {

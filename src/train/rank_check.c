@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* --- configuration --------------------------------------------------------------------------- */
+/* --- configuration --- */
 
 /* Where this host keeps files, and how many threads it has: no result depends on these. */
 static bool may_differ(const char *key)
@@ -40,7 +40,7 @@ enum status rank_check_config(const struct config *c, const struct comm *world)
     return st;
 }
 
-/* --- files ----------------------------------------------------------------------------------- */
+/* --- files --- */
 
 /* Files that all ranks must hold alike, by names that are the same on all hosts. */
 struct checked_files {
@@ -108,7 +108,7 @@ static enum status check_files(const struct checked_files *f, const char *subjec
     return st;
 }
 
-/* --- tokenizer and tasks --------------------------------------------------------------------- */
+/* --- tokenizer and tasks --- */
 
 static void add_tasks(const struct config *c, struct checked_files *f)
 {
@@ -142,7 +142,7 @@ enum status rank_check_inputs(const struct config *c, const struct tokenizer *t,
     return st;
 }
 
-/* --- data ------------------------------------------------------------------------------------ */
+/* --- data --- */
 
 /* The other file of a .bin/.idx pair; on the heap; NULL: it is no pair. */
 static char *find_other_of_pair(const char *path)
@@ -216,7 +216,7 @@ enum status rank_check_data(const struct config *c, const struct loader *loader,
     return st;
 }
 
-/* --- starting weights ------------------------------------------------------------------------ */
+/* --- starting weights --- */
 
 static void add_start_file(const struct start *s, const char *name, struct checked_files *f)
 {
@@ -244,7 +244,7 @@ enum status rank_check_start(const struct start *s, const struct comm *world)
     return st;
 }
 
-/* --- collectives ----------------------------------------------------------------------------- */
+/* --- collectives --- */
 
 void rank_check_enable(const struct config *c, const struct groups *groups)
 {

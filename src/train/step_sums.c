@@ -15,7 +15,7 @@ static const struct comm *group(const struct step_sums *s, enum group g)
     return &s->groups->of[g];
 }
 
-/* --- elastic sums -------------------------------------------------------------------------- */
+/* --- elastic sums --- */
 
 void step_sums_init(struct step_sums *s, int num_microbatches)
 {
@@ -124,7 +124,7 @@ static enum status elastic_losses(const struct step_sums *s, struct step_totals 
     return STATUS_OK;
 }
 
-/* --- in the order of comm.h ---------------------------------------------------------------- */
+/* --- in the order of comm.h --- */
 
 /* Sum of squares of this rank's shard of weights or gradients, without replicated elements that
  * another rank counts. */

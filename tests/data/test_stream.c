@@ -394,7 +394,7 @@ TEST(stream_frees_the_memory_of_a_long_document)
     free(ids), free(begins);
 }
 
-/* --- data.packing = "best_fit" --------------------------------------------------------------- */
+/* --- data.packing = "best_fit" --- */
 
 enum { MOST_DOCUMENTS = 300, MOST_NEED = 40 };
 

@@ -30,7 +30,7 @@ struct journal {
     int count;
 };
 
-/* --- reading: a model of the file system resolves paths --------------------------------------- */
+/* --- reading: a model of the file system resolves paths --- */
 
 struct entry {
     int parent, node;
@@ -130,7 +130,7 @@ static void journal_release(struct journal *j)
     text_release(&j->data);
 }
 
-/* --- what is on disk after a failure ---------------------------------------------------------- */
+/* --- what is on disk after a failure --- */
 
 struct failure_case {
     const struct journal *journal;
@@ -234,7 +234,7 @@ static void write_disk(const struct failure_case *f, const char *path)
     write_folder(f, &disk, 0, path);
 }
 
-/* --- trials ----------------------------------------------------------------------------------- */
+/* --- trials --- */
 
 /* Runs the scene once more, recording it. */
 static void journal_record(struct journal *j, const struct scene *s)

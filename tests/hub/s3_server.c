@@ -14,7 +14,7 @@ struct s3_request {
     char path[1024], query[2048], key[256];
 };
 
-/* ---- SigV4, from AWS's description of it, with its own HMAC ---- */
+/* --- SigV4, from AWS's description of it, with its own HMAC --- */
 
 static void hash_hex(const void *bytes, size_t len, char hex[DIGEST_HEX])
 {
@@ -129,7 +129,7 @@ static bool is_signed(struct s3_server *s, const struct s3_request *r)
     return is;
 }
 
-/* ---- requests ---- */
+/* --- requests --- */
 
 static void answer_error(int fd, int status, const char *code, const char *headers)
 {

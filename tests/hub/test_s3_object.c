@@ -217,7 +217,7 @@ TEST(s3_errors_name_the_region_and_missing_credentials)
     end(t);
 }
 
-/* ---- credentials of a role ---- */
+/* --- credentials of a role --- */
 
 static double base_s, step_s; /* of the role's clock, which advances at each look */
 static double advancing_clock(void) { return base_s += step_s; }

@@ -48,7 +48,7 @@ static bool is_readable(const void *at)
            (is_between(at, __executable_start, _end) && !is_shared(at));
 }
 
-/* ---- races ---- */
+/* --- races --- */
 
 /* Without a division. */
 static int warp_of(int thread) { return thread >> (now->launch->warp_size == 64 ? 6 : 5); }
@@ -94,7 +94,7 @@ static void check_races(struct cell *c, struct access a, const struct place *p)
         record_read(c, a, p->is_shared);
 }
 
-/* ---- accesses ---- */
+/* --- accesses --- */
 
 enum { WRITE = 1, ATOMIC = 2, ALIGNED = 4 };
 
@@ -204,7 +204,7 @@ void __tsan_write_range(const void *at, unsigned long bytes)
     check_access(at, bytes, WRITE, __builtin_return_address(0));
 }
 
-/* ---- what the emulator reports ---- */
+/* --- what the emulator reports --- */
 
 static void allocated(const void *at, size_t bytes, bool is_pinned)
 {

@@ -28,7 +28,7 @@ struct place {
     const void *caller; /* address of the instruction behind it */
 };
 
-/* ---- shadow.c: what is known of each byte that kernels may access ---- */
+/* --- shadow.c: what is known of each byte that kernels may access --- */
 
 /* An access to a byte; time 0: none. */
 struct access {
@@ -55,7 +55,7 @@ void shadow_set(const void *at, size_t bytes, uint8_t state);
 /* Marks those of the bytes that are allocated as written. */
 void shadow_set_written(const void *at, size_t bytes);
 
-/* ---- report.c ---- */
+/* --- report.c --- */
 
 /* A number for an address in the program. */
 uint16_t report_site(const void *caller);

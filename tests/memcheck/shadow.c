@@ -71,7 +71,7 @@ void shadow_set_written(const void *from, size_t bytes)
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- the heap: the host may write it at any time, so all of it counts as written ---- */
+/* --- the heap: the host may write it at any time, so all of it counts as written --- */
 
 void *__real_malloc(size_t bytes), *__wrap_malloc(size_t bytes);
 void *__real_calloc(size_t count, size_t each), *__wrap_calloc(size_t count, size_t each);
@@ -106,7 +106,7 @@ void __wrap_free(void *at)
     __real_free(at);
 }
 
-/* ---- arenas ---- */
+/* --- arenas --- */
 
 void *__real_arena_alloc(struct arena *a, size_t count, size_t each);
 void *__wrap_arena_alloc(struct arena *a, size_t count, size_t each);

@@ -51,8 +51,6 @@ TEST(backend_chooses_how_many_logits_exist_at_a_time)
     rig_close(&r);
 }
 
-/* --- tokens without a label ------------------------------------------------------------------- */
-
 enum { ROWS = 2, T = 95, N = ROWS * T, CHUNK = 64 };
 
 static int rows_of_logits;

@@ -4,7 +4,7 @@
 #include "model/init_weights.h"
 #include "model/stage_pass.h"
 
-/* --- the whole model as one stage ------------------------------------------------------------- */
+/* --- the whole model as one stage --- */
 
 /* Slope of the loss along direction d of one tensor. */
 static double slope(struct rig *r, const struct tensor_slot *t, const float *d, double h)
@@ -344,7 +344,7 @@ TEST(initial_loss_is_near_uniform)
     rig_close(&r);
 }
 
-/* --- several stages --------------------------------------------------------------------------- */
+/* --- several stages --- */
 
 /* Two stages of the rig's model: the embedding with a block, two blocks with the head. */
 static const struct stage stages[] = {{.begin = 0, .end = 1, .embeds = true},

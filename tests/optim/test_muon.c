@@ -291,7 +291,7 @@ TEST(muon_step_changes_nothing_if_the_optimizer_is_adamw)
     close(&r);
 }
 
-/* --- several ranks ---------------------------------------------------------------------------- */
+/* --- several ranks --- */
 
 struct sharded {
     const struct rig *whole; /* after three steps */

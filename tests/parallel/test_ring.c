@@ -288,7 +288,7 @@ TEST(ring_attention_is_deterministic)
     whole_release(&w);
 }
 
-/* --- what ring attention says about its parts ------------------------------------------------ */
+/* --- what ring attention says about its parts --- */
 
 /* Whether a part's rectangle has the pairs that its bounds have. */
 static bool is_rectangle_of(const struct attention *a, const int32_t *start_BT,

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- accesses -------------------------------------------------------------------------------- */
+/* --- accesses --- */
 
 enum { SECTOR = 32, MAX_RANGES = 4 }; /* SECTOR: bytes that a GPU's memory transfers at least */
 
@@ -92,7 +92,7 @@ static void end(void)
     launch = 0;
 }
 
-/* --- the page -------------------------------------------------------------------------------- */
+/* --- the page --- */
 
 enum { MAX_BYTES = 1 << 20 };
 

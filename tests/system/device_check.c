@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- comparing ----------------------------------------------------------------------------- */
+/* --- comparing --- */
 
 static double number(const void *x, size_t i, enum dtype dtype)
 {
@@ -42,7 +42,7 @@ static void report_difference(struct device_check *c, const char *what, double o
     if (c->prints || !good) printf("%s %-72s %.2e\n", good ? "ok    " : "FAILED", what, off);
 }
 
-/* --- one operation ------------------------------------------------------------------------- */
+/* --- one operation --- */
 
 struct operands {
     const struct op_work *work;
@@ -290,7 +290,7 @@ static void check_call(struct device_check *c, const struct op_call *call, bool 
     if (device_check_call(c, call, documents)) device_check_fail(c);
 }
 
-/* --- odd sizes ----------------------------------------------------------------------------- */
+/* --- odd sizes --- */
 
 #define CALL(name, ...)                                                                            \
     {                                                                                              \
@@ -434,7 +434,7 @@ out:
     return st;
 }
 
-/* --- training ------------------------------------------------------------------------------ */
+/* --- training --- */
 
 static void fill_rows(struct batch *b, const struct config *c, int V, int step)
 {

@@ -169,7 +169,7 @@ static enum status count_step(struct trainer *t, const struct budget_case *c,
     return STATUS_OK;
 }
 
-/* --- ranks that do what this one does -------------------------------------------------------- */
+/* --- ranks that do what this one does --- */
 
 enum { MAX_RANKS = 8, MAX_GATHERED = 1 << 12 };
 
@@ -257,7 +257,7 @@ out:
     return st;
 }
 
-/* --- tables ---------------------------------------------------------------------------------- */
+/* --- tables --- */
 
 uint64_t budget_launches(const struct budget_row *row)
 {

@@ -21,7 +21,7 @@ struct layout_of_ranks {
     } formulas[3];
 };
 
-/* --- formulas ------------------------------------------------------------------------------ */
+/* --- formulas --- */
 
 static size_t size_of_group(const struct training *t, enum group g)
 {

@@ -65,7 +65,7 @@ static void check_same_checkpoint(const char *folder, const char *a, const char 
     runs_check_same_files(x, y, "state.json");
 }
 
-/* --- signals -------------------------------------------------------------------------------- */
+/* --- signals --- */
 
 /* Waits in a shell until a file has a text. */
 #define UNTIL(file, words)                                                                         \
@@ -172,7 +172,7 @@ TEST(a_run_stops_before_its_slurm_job_ends)
     CHECK(log_has(folder, "a", "resuming from a/checkpoint/step-"));
 }
 
-/* --- streams and full disks ----------------------------------------------------------------- */
+/* --- streams and full disks --- */
 
 TEST(a_run_whose_output_nobody_reads_trains_to_its_end)
 {
@@ -227,7 +227,7 @@ TEST(a_full_disk_of_metrics_does_not_end_the_run)
     free(whole);
 }
 
-/* --- failures ------------------------------------------------------------------------------- */
+/* --- failures --- */
 
 /* Documents of JSON, one of which is not UTF-8. */
 static void write_bad_corpus(const char *folder)

@@ -107,7 +107,7 @@ TEST(failing_run_that_cannot_save_names_its_newest_checkpoint)
     check_newest_is_named(ASYNC_async);
 }
 
-/* --- ranks ----------------------------------------------------------------------------------- */
+/* --- ranks --- */
 
 /* The transport of the ranks, but rank 0 is late at the end of a run: it waits in the release of
  * the checkpoints' group, a copy of the world, until rank 1 has released it and does more. */

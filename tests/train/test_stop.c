@@ -17,7 +17,7 @@ static void set_job_end(double seconds_ahead)
     setenv("SLURM_JOB_END_TIME", text, 1);
 }
 
-/* --- agreement ------------------------------------------------------------------------------ */
+/* --- agreement --- */
 
 struct asking {
     int signal, saver; /* the rank that wants a save; -1: none */
@@ -52,7 +52,7 @@ static enum status agree_on_a_signal(int unused)
 
 TEST(ranks_agree_on_a_signal) { CHECK(test_in_child(agree_on_a_signal, 0) == 0); }
 
-/* --- the end of the job --------------------------------------------------------------------- */
+/* --- the end of the job --- */
 
 static enum status stop_in_time(int unused)
 {
@@ -165,7 +165,7 @@ TEST(an_impossible_end_of_the_job_is_ignored)
     unsetenv("SLURM_JOB_END_TIME");
 }
 
-/* --- within a step -------------------------------------------------------------------------- */
+/* --- within a step --- */
 
 struct counted_units {
     struct unit_provider units;

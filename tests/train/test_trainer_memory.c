@@ -37,8 +37,6 @@ TEST(plan_equals_the_memory_of_the_run)
     check_plan("optimizer.name=Muon");
 }
 
-/* --- sizes of arenas ------------------------------------------------------------------------ */
-
 /* Where a run trains: the reference loops or kernels of the CPU, or an emulated GPU. */
 enum place { REFERENCE, KERNELS, GPU_32, GPU_64, GPU_WITH_FP8, PLACES };
 

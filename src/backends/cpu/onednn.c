@@ -66,7 +66,7 @@ void onednn_close(struct onednn *library)
     free(library);
 }
 
-/* --- the calls that version 3 changed --------------------------------------------------------- */
+/* --- the calls that version 3 changed --- */
 
 #if DNNL_VERSION_MAJOR < 3
 #define dnnl_memory_desc_create_with_strides dnnl_memory_desc_init_by_strides
@@ -121,7 +121,7 @@ static dnnl_status_t create_implementation(dnnl_primitive_desc_t *desc, dnnl_eng
 }
 #endif
 
-/* --- one GEMM --------------------------------------------------------------------------------- */
+/* --- one GEMM --- */
 
 /* A dense [rows, columns] matrix; transposed: stored as [columns, rows]. */
 static dnnl_status_t describe_matrix(dnnl_memory_desc_t *d, int rows, int columns, bool transposed)

@@ -192,8 +192,6 @@ static const struct message_library messages = {
     .all_gather = all_gather_next,
 };
 
-/* --- groups ---------------------------------------------------------------------------------- */
-
 /* MPI_Comm_split blocks the progress thread, and so all other operations of this rank.  Therefore a
  * nonblocking barrier comes first: when that completes, every rank of the group is at the split. */
 static enum status split_next(struct operation *op, bool *is_over)

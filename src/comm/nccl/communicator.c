@@ -162,7 +162,7 @@ void communicator_cancel(struct communicator_opening *o)
     for (int i = 0; i < o->count; i++) communicator_leave(o->inits[i].communicator);
 }
 
-/* --- closing and aborting: a thread calls the library, and may be left behind ----------------- */
+/* --- closing and aborting: a thread calls the library, and may be left behind --- */
 
 struct ending {
     ncclComm_t *comms; /* owned */
@@ -264,7 +264,7 @@ bool communicator_abort_all(struct communicator *const *all, size_t count)
     return end_all(all, count, true);
 }
 
-/* --- transfers -------------------------------------------------------------------------------- */
+/* --- transfers --- */
 
 /* In a group call, so that no rank's send waits for its receive. */
 static ncclResult_t shift(const struct communicator *c, const struct transfer *t,

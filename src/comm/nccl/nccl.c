@@ -57,7 +57,7 @@ void nccl_close(struct nccl *n)
     free(n);
 }
 
-/* --- transfers ----------------------------------------------------------------------------- */
+/* --- transfers --- */
 
 /* The communicator for a transfer, and the peer's rank in it; NULL: a message without a channel. */
 static struct communicator *route(struct nccl_group *g, const struct transfer *t, int *peer)
@@ -167,7 +167,7 @@ static enum status host_group(const struct comm *c, const struct comm **out)
     return STATUS_OK;
 }
 
-/* --- groups -------------------------------------------------------------------------------- */
+/* --- groups --- */
 
 int nccl_shift_blocks(int size)
 {
@@ -389,7 +389,7 @@ enum status nccl_wrap(struct comm *c, struct nccl *n, const char *name, enum com
     return STATUS_OK;
 }
 
-/* --- devices ------------------------------------------------------------------------------- */
+/* --- devices --- */
 
 /* Which device of which host a rank has. */
 struct rank_device {

@@ -19,7 +19,7 @@ struct p2p_channel *p2p_channel_find(struct p2p_channel *list, const struct tran
     return find_channel(list, t->kind, t->peer, t->tag);
 }
 
-/* --- what each rank sends: to whom, the tag, the id of the channel's communicator ------------ */
+/* --- what each rank sends: to whom, the tag, the id of the channel's communicator --- */
 
 struct declared_send {
     int peer, tag; /* peer -1: unused */
@@ -71,7 +71,7 @@ static const struct declared_send *find_send(const struct send_table *t, const s
     return NULL;
 }
 
-/* --- opening -------------------------------------------------------------------------------- */
+/* --- opening --- */
 
 struct opening {
     const struct comm *c;

@@ -133,7 +133,7 @@ void endpoint_free(struct endpoint *e)
     free(e->peers), free(e);
 }
 
-/* --- writing -------------------------------------------------------------------------------- */
+/* --- writing --- */
 
 static bool write_packet(struct endpoint *e, int to, const struct packet *p, const void *payload)
 {
@@ -200,7 +200,7 @@ static void write_all(struct endpoint *e, int to)
     if (has_written) progress_ring(segment_bell(e->segment, to));
 }
 
-/* --- reading -------------------------------------------------------------------------------- */
+/* --- reading --- */
 
 /* The first record of the list with this group and tag, or the list's end. */
 static struct pending **find(struct list *l, uint64_t group, int64_t tag)
@@ -294,7 +294,7 @@ static void read_packet(struct endpoint *e, int from, const struct packet *packe
     BUG("unknown kind of packet");
 }
 
-/* --- the caller's functions ----------------------------------------------------------------- */
+/* --- the caller's functions --- */
 
 void endpoint_send(struct endpoint *e, struct endpoint_message m, const void *x,
                    struct endpoint_batch *batch)

@@ -33,7 +33,7 @@ struct launcher {
     double kill_at_s;  /* when the others are killed; 0: not yet known */
 };
 
-/* --- starting ------------------------------------------------------------------------------- */
+/* --- starting --- */
 
 static void block_signals(struct launcher *l, sigset_t *before)
 {
@@ -90,7 +90,7 @@ static enum status start_ranks(struct launcher *l, int fd, bool *is_rank)
     return STATUS_OK;
 }
 
-/* --- waiting -------------------------------------------------------------------------------- */
+/* --- waiting --- */
 
 static void signal_ranks(const struct launcher *l, int number)
 {
@@ -141,7 +141,7 @@ static void wait_for_ranks(struct launcher *l)
     }
 }
 
-/* --- how it ended --------------------------------------------------------------------------- */
+/* --- how it ended --- */
 
 /* The first status with this exit code, or OK. */
 static enum status find_status(int exit_code)

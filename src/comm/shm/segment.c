@@ -148,8 +148,6 @@ void segment_gather(struct segment *s, int rank, void *x, size_t bytes)
         memcpy((char *)x + (size_t)r * bytes, s->ranks[r].gathered[round & 1], bytes);
 }
 
-/* --- rings ---------------------------------------------------------------------------------- */
-
 static size_t padded(size_t bytes)
 {
     return (bytes + PACKET_ALIGN - 1) / PACKET_ALIGN * PACKET_ALIGN;

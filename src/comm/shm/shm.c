@@ -42,7 +42,7 @@ struct shm_operation {
     struct endpoint_batch batch;
 };
 
-/* --- messages ------------------------------------------------------------------------------- */
+/* --- messages --- */
 
 static struct endpoint *endpoint_of(const struct shm_group *g)
 {
@@ -96,7 +96,7 @@ static enum status pump_step(struct progress_job *job, bool *is_over)
     return STATUS_OK;
 }
 
-/* --- heartbeats ----------------------------------------------------------------------------- */
+/* --- heartbeats --- */
 
 static bool link_send(struct heartbeat_link *link, int channel, const void *x, size_t bytes)
 {
@@ -148,7 +148,7 @@ static struct shm_link link_of(struct segment *segment, struct endpoint *endpoin
                              .endpoint = endpoint};
 }
 
-/* --- groups ---------------------------------------------------------------------------------- */
+/* --- groups --- */
 
 static struct comm group_new(struct shm_engine *e, uint64_t id, int rank, int size);
 
@@ -201,7 +201,7 @@ static struct comm group_new(struct shm_engine *e, uint64_t id, int rank, int si
     return (struct comm){rank, size, &shm, g, &g->base.counts};
 }
 
-/* --- joining and leaving -------------------------------------------------------------------- */
+/* --- joining and leaving --- */
 
 /* The number that a variable of the launcher holds; -1: it does not. */
 static int number_of(const char *variable)

@@ -97,7 +97,7 @@ void stub_break(int rank, const char *error)
     unlock_stub();
 }
 
-/* --- collectives, on a stream's thread ----------------------------------------------------- */
+/* --- collectives, on a stream's thread --- */
 
 enum { GATHER, SCATTER, REDUCE, BROADCAST, SEND, RECEIVE };
 

@@ -104,7 +104,7 @@ TEST(communicator_can_be_closed_after_an_abort)
     CHECK(!stub_counts().comms && !stub_counts().streams);
 }
 
-/* --- groups connect their ranks when they are wrapped, not in a step -------------------------- */
+/* --- groups connect their ranks when they are wrapped, not in a step --- */
 
 enum { MAX_KINDS = 3, RANKS = 3 };
 

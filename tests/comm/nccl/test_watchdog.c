@@ -179,7 +179,7 @@ TEST(watchdog_drops_failed_calls_and_reuses_their_events)
     rig_close(&r);
 }
 
-/* --- a call that does not return ------------------------------------------------------------- */
+/* --- a call that does not return --- */
 
 static enum status fail_to_abort(int log)
 {

@@ -139,7 +139,7 @@ static struct key_block find_block(const struct decode_attention *d, const struc
     return b;
 }
 
-/* --- vectors --------------------------------------------------------------------------------- */
+/* --- vectors --- */
 
 static void load_queries(const struct decode_attention *d, size_t b, const struct query_group *u)
 {
@@ -245,7 +245,7 @@ static inline __attribute__((always_inline)) void add_block(const struct decode_
     for (; k < K; k += LANES) add_last_values(d, b, probs, sums, k);
 }
 
-/* --- vectors or tiles ------------------------------------------------------------------------ */
+/* --- vectors or tiles --- */
 
 static void begin_unit(const struct decode_attention *d, size_t b, const struct query_group *u)
 {
@@ -305,7 +305,7 @@ static void add_unit(const struct decode_attention *d, const struct key_block *b
         add_block(d, BF16, b, probs, u->partials);
 }
 
-/* --- softmax --------------------------------------------------------------------------------- */
+/* --- softmax --- */
 
 /* Sets scores of the part to -inf where a query does not see the key. */
 static void mask_scores(const struct decode_attention *d, const struct part *part,
@@ -355,7 +355,7 @@ static void softmax_part(const struct decode_attention *d, size_t count, float *
     }
 }
 
-/* --- tasks ----------------------------------------------------------------------------------- */
+/* --- tasks --- */
 
 /* `next` is probably this thread's next task. */
 static void run_task(const struct decode_attention *d, size_t task, size_t next)

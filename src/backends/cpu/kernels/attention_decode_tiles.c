@@ -30,7 +30,7 @@ void KERNEL(attention_decode_begin)(const bf16 *const queries[DECODE_QUERIES], s
             memcpy(packed + pair * TILE + q, queries[q] + 2 * pair, 2 * sizeof(bf16));
 }
 
-/* --- prefetch -------------------------------------------------------------------------------- */
+/* --- prefetch --- */
 
 /* A few lines after each tile multiply and in loops between them: many prefetches in a row would
  * delay the tiles, and memory would be idle while tiles multiply. */
@@ -52,7 +52,7 @@ static inline void prefetch_lines(const struct decode_tiles *p, struct prefetch_
     }
 }
 
-/* --- scores ---------------------------------------------------------------------------------- */
+/* --- scores --- */
 
 /* Two left tiles of keys.  The last keys are copied, so that no key past the end is read; a second
  * tile that has no key repeats the first. */
@@ -110,7 +110,7 @@ void KERNEL(attention_decode_scores)(const struct decode_tiles *p, float scale, 
     }
 }
 
-/* --- values ---------------------------------------------------------------------------------- */
+/* --- values --- */
 
 /* Probs of up to DECODE_KEYS keys as the first rows of a left tile: [query][keys]. */
 static void pack_probs(const float *probs, size_t count, uint32_t tile[TILE][TILE])

@@ -38,7 +38,7 @@ static inline void store_sums(const struct decode_linear *d, size_t token, size_
     vector_set(d->io->y_NF, at, l->dtype, count, out);
 }
 
-/* --- vectors --------------------------------------------------------------------------------- */
+/* --- vectors --- */
 
 /* Adds the products of ROWS rows of weights and `tokens` rows of x.  Meanwhile prefetches the rows
  * that follow, as the hardware prefetcher starts again in each of them. */
@@ -107,7 +107,7 @@ static void run_vectors(const struct decode_linear *d, size_t first, int num_thr
     for (size_t f = first; f < F; f += ROWS) multiply_features(d, f);
 }
 
-/* --- tiles ----------------------------------------------------------------------------------- */
+/* --- tiles --- */
 
 #if defined(TILES)
 static bool uses_tiles(const struct linear *l)

@@ -203,7 +203,7 @@ void thread_block_check_all_lanes(const char *file, int line)
 
 void *thread_block_shared(void) { return shared; }
 
-/* ---- cp.async ---- */
+/* --- cp.async --- */
 
 static void complete_copy(const struct async_copy *c)
 {
@@ -247,7 +247,7 @@ void thread_block_wait_copies(int pending)
     if (done) memmove(t->copies, t->copies + done, (size_t)t->num_copies * sizeof *t->copies);
 }
 
-/* ---- threads, blocks and grids ---- */
+/* --- threads, blocks and grids --- */
 
 /* Completes the barriers that only waited for this thread.  The shared memory of a block may become
  * another's when it ends, while a copy is still in flight. */

@@ -85,7 +85,7 @@ template <bool SIGNED> static __device__ unsigned find_code(const struct shared_
     return (unsigned)code;
 }
 
-/* ---- eight elements of a lane, of which `count` exist; WIDE: all do, and they are aligned ---- */
+/* --- eight elements of a lane, of which `count` exist; WIDE: all do, and they are aligned --- */
 
 template <bool WIDE, typename T>
 static __device__ __forceinline__ void load_lane(const T *x, int count, float (&to)[WIDTH])
@@ -166,7 +166,7 @@ static __device__ void store_weights(const float (&w)[WIDTH], const struct buffe
     }
 }
 
-/* ---- a quantization block ---- */
+/* --- a quantization block --- */
 
 template <bool WIDE>
 static __device__ __forceinline__ void dequantize(const struct shared_map *map, const uint8_t *x,

@@ -64,7 +64,7 @@ struct backward_params {
     bool dense_dq, accumulate_dq; /* dq [B, T, H, K] in f32; add to it (ring attention) */
 };
 
-/* ---- preparation ---- */
+/* --- preparation --- */
 
 /* delta = rowsum(dout * out); one warp per query of a head. */
 template <typename T>
@@ -95,7 +95,7 @@ static __global__ void __launch_bounds__(256)
     if (lane_index() == 0) p.masks[i] = m;
 }
 
-/* ---- dq ---- */
+/* --- dq --- */
 
 /* Replaces scores by ds; rows are queries. */
 template <int N>
@@ -231,7 +231,7 @@ static __global__ void KERNEL_BOUNDS((backward_tiles<T, KP>::DQ_THREADS),
     }
 }
 
-/* ---- dk and dv ---- */
+/* --- dk and dv --- */
 
 /* Replaces scores by p, and dout.v by ds; rows are keys. */
 template <int N>
@@ -438,7 +438,7 @@ static __global__ void KERNEL_BOUNDS((backward_tiles<T, KP>::THREADS),
     }
 }
 
-/* ---- on the host ---- */
+/* --- on the host --- */
 
 static bool are_rows_aligned(const struct attention *a, const struct attention_bwd *io)
 {

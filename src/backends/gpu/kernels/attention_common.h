@@ -33,7 +33,7 @@ static __device__ __forceinline__ float exp2_fast(float x)
 #endif
 }
 
-/* ---- masks ---- */
+/* --- masks --- */
 
 struct visible_keys {
     int begin, end; /* 0, 0: none */
@@ -100,7 +100,7 @@ static __device__ __forceinline__ bool all_visible(struct tile_mask m, int key, 
     return key >= m.all_begin && key + count <= m.all_end;
 }
 
-/* ---- staging rows of tokens in shared memory ---- */
+/* --- staging rows of tokens in shared memory --- */
 
 /* Row r is at (r / heads) * stride + (r % heads) * K: several heads of a token are separate
  * rows. */
@@ -232,7 +232,7 @@ static __device__ __forceinline__ void load_a(struct tile_a<float> *t, const flo
     }
 }
 
-/* ---- tile multiplies; N: number of 16-wide tiles of b's rows or columns ---- */
+/* --- tile multiplies; N: number of 16-wide tiles of b's rows or columns --- */
 
 /* s = a b^T: s[row][n] = a[row] . b[n].  load(x, p, k) loads tile p of a's rows from column k
  * on. */
@@ -295,7 +295,7 @@ static __device__ __forceinline__ void multiply_ab(struct tile_acc (&out)[ROW_TI
     multiply_ab<T, KP, S>(out, round_tile, b);
 }
 
-/* ---- results ---- */
+/* --- results --- */
 
 struct attention_output {
     void *base;

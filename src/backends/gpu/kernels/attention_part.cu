@@ -7,7 +7,7 @@
 
 enum { THREADS = 256, WIDTH = 8 };
 
-/* ---- forward ---- */
+/* --- forward --- */
 
 struct merge_params {
     int T, H, K, first_query;
@@ -57,7 +57,7 @@ static __global__ void __launch_bounds__(THREADS) merge_part_kernel(const struct
     if (k == 0) *lse = all;
 }
 
-/* ---- backward ---- */
+/* --- backward --- */
 
 /* Tokens first .. first + count - 1 of each row have a gradient of the part, the others have 0. */
 struct add_params {
@@ -93,7 +93,7 @@ static __global__ void __launch_bounds__(THREADS)
     if (at < n) to[at] = from[at / count * T + T - count + at % count];
 }
 
-/* ---- on the host ---- */
+/* --- on the host --- */
 
 /* Queries and keys of the rectangle, of all rows. */
 struct part_sizes {

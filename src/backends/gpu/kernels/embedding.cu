@@ -58,7 +58,7 @@ extern "C" enum status GPU_NAME(embedding_forward)(const struct embedding *a,
     return launch_gather<bf16>(a, io, queue);
 }
 
-/* ---- radix sort of the tokens by row ---- */
+/* --- radix sort of the tokens by row --- */
 
 enum { DIGIT_BITS = 9, DIGITS = 1 << DIGIT_BITS };
 enum { SORT_STEPS = 4, SORT_WARPS = BLOCK / WARP_SIZE, TILE = SORT_STEPS * BLOCK }; /* tokens */
@@ -193,7 +193,7 @@ static enum status sort_tokens(struct sort_buffers *s, const struct embedding *a
     return STATUS_OK;
 }
 
-/* ---- sums over the tokens of a row ---- */
+/* --- sums over the tokens of a row --- */
 
 enum { ADD_BLOCK = 128, TOKENS_PER_BLOCK = 32, UNROLLED = 16 };
 

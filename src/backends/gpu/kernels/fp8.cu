@@ -30,7 +30,7 @@ static const size_t max_amax_blocks = 1; /* so that small tests take several ste
 static const size_t max_amax_blocks = 1024;
 #endif
 
-/* ---- what is quantized: load() computes up to VECTOR elements of a row, from column c ---- */
+/* --- what is quantized: load() computes up to VECTOR elements of a row, from column c --- */
 
 /* `wide`: rows are whole vectors, aligned to 16 bytes. */
 template <typename T>
@@ -131,7 +131,7 @@ template <typename F> struct fp8_source {
     }
 };
 
-/* ---- scales ---- */
+/* --- scales --- */
 
 /* Where a kernel finds the scale: given, or from the amax as find_scale of ops/float8.h.  Neither,
  * for fp8_source: it is 1. */
@@ -151,7 +151,7 @@ static __device__ __forceinline__ float scale_of(const struct scale_source &s)
     return compute_scale(s.find, s.amaxes, s.format_max, blockIdx.x == 0);
 }
 
-/* ---- tiles ---- */
+/* --- tiles --- */
 
 struct fp8_vector {
     uint8_t x[VECTOR];
@@ -268,7 +268,7 @@ static __global__ void __launch_bounds__(THREADS)
     update_amax(max, scales.amax);
 }
 
-/* ---- amax ---- */
+/* --- amax --- */
 
 template <typename S>
 static __global__ void __launch_bounds__(THREADS)
@@ -343,7 +343,7 @@ static enum status launch_rmsnorm_amax(const struct fused_amax *a, const struct 
     return STATUS_OK;
 }
 
-/* ---- launches ---- */
+/* --- launches --- */
 
 /* Calls f.run(source) with the source that the op names. */
 template <typename T, typename Call>

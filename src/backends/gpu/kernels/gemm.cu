@@ -60,7 +60,7 @@ static __device__ __forceinline__ void store_element(C *c, const C *d, size_t at
     store_elements<1>(c, d, at, scale, sums);
 }
 
-/* ---- bf16 and FP8 on the matrix units ---- */
+/* --- bf16 and FP8 on the matrix units --- */
 
 static __device__ __forceinline__ bf16 to_bf16(bf16 x) { return x; }
 
@@ -235,7 +235,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
     tile.store(c, d, M, N, row, column, inverse_scale(a_scale, b_scale));
 }
 
-/* ---- f32 ---- */
+/* --- f32 --- */
 
 enum { F32_TILE_K = 16, PER_THREAD = 4, F32_STRIDE = SMALL + 4 };
 
@@ -316,7 +316,7 @@ static __global__ void __launch_bounds__(THREADS)
     for (; at < n; at++) store_element(c, d, at, scale, product[at]);
 }
 
-/* ---- on the host ---- */
+/* --- on the host --- */
 
 static size_t num_tiles(const struct gemm *g, size_t side)
 {

@@ -32,7 +32,7 @@ extern "C" {
 /* For launch configurations, which the host computes without knowing the warp size. */
 enum { MAX_WARP_SIZE = 64, MAX_BLOCK_SIZE = 1024 };
 
-/* ---- launches ---- */
+/* --- launches --- */
 
 /* What an earlier call left is not the next kernel's: one of ours that failed, such as the query of
  * another device, or one inside a library, as all in the process share the error with HIP. */
@@ -90,7 +90,7 @@ static __device__ __forceinline__ void warp_sync()
 #endif
 #endif
 
-/* ---- warps and blocks ---- */
+/* --- warps and blocks --- */
 
 /* In a one-dimensional block. */
 static __device__ __forceinline__ int lane_index() { return (int)(threadIdx.x % WARP_SIZE); }
@@ -145,7 +145,7 @@ template <typename T> static __device__ __forceinline__ T block_max(T x)
     return max;
 }
 
-/* ---- number types: f32 in registers, f32 or bf16 in memory ---- */
+/* --- number types: f32 in registers, f32 or bf16 in memory --- */
 
 static __device__ __forceinline__ float to_f32(float x) { return x; }
 static __device__ __forceinline__ float to_f32(bf16 x)
@@ -267,7 +267,7 @@ static __device__ __forceinline__ void store_bits(const uint16_t (&from)[WIDTH],
         }
 }
 
-/* ---- on the host ---- */
+/* --- on the host --- */
 
 /* Resets an amax that a kernel will update; NULL: it computes none. */
 static inline enum status zero_amax(float *amax, struct queue *queue)

@@ -272,7 +272,7 @@ static __global__ void __launch_bounds__(PREFETCH ? (int)PREFETCH_THREADS : (int
     }
 }
 
-/* ---- short rows: lanes, a power of two that divides a warp, own a row, one vector each ---- */
+/* --- short rows: lanes, a power of two that divides a warp, own a row, one vector each --- */
 
 template <int WIDTH> static bool rows_are_short(const struct rmsnorm *a)
 {
@@ -376,7 +376,7 @@ static enum status launch_forward_short(const struct rmsnorm *a, const struct rm
     return STATUS_OK;
 }
 
-/* ---- launches ---- */
+/* --- launches --- */
 
 template <typename T, int WIDTH>
 static enum status launch_forward(const struct rmsnorm *a, const struct rmsnorm_fwd *io,

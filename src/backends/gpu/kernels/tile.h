@@ -80,7 +80,7 @@ static __device__ __forceinline__ float tile_row_sum(float x)
     return x;
 }
 
-/* ---- bf16 ---- */
+/* --- bf16 --- */
 
 template <typename T> struct tile_a;
 template <typename T> struct tile_b;
@@ -309,7 +309,7 @@ static __device__ __forceinline__ void tile_mma(struct tile_acc *s, const struct
 #endif
 }
 
-/* ---- f32: a lane holds whole rows of A, and reads B from memory ---- */
+/* --- f32: a lane holds whole rows of A, and reads B from memory --- */
 
 template <> struct tile_a<float> {
     float x[ACC_ROWS][TILE];

@@ -19,7 +19,7 @@ static const cudaDataType_t types[GEMM_TYPE_COUNT] = {[GEMM_F32] = CUDA_R_32F,
 
 static bool is_fp8(const struct gemm *g) { return g->a >= GEMM_E4M3; }
 
-/* ---- preparing a GEMM ---- */
+/* --- preparing a GEMM --- */
 
 /* Without the library all GEMMs use our own kernels. */
 static enum status open_library(struct queue *queue, struct cublaslt **out)
@@ -249,7 +249,7 @@ void GPU_NAME(gemm_close)(struct queue *queue)
     q->gemm = NULL;
 }
 
-/* ---- running a GEMM ---- */
+/* --- running a GEMM --- */
 
 static enum status run_matmul(const struct cublaslt *c, const struct cublaslt_call *call,
                               struct queue *queue)

@@ -96,7 +96,7 @@ void cublaslt_tuner_close(struct cublaslt_tuner *t)
     free(t);
 }
 
-/* ---- entries of the file ---- */
+/* --- entries of the file --- */
 
 static void make_key(struct cublaslt_tuner *t, const struct cublaslt_matmul *m, struct text *key)
 {
@@ -164,7 +164,7 @@ static bool load_algorithm(const struct tuning *file, const char *key, const str
     return true;
 }
 
-/* ---- timing ---- */
+/* --- timing --- */
 
 struct cublaslt_trial {
     struct gpu_queue queue; /* the caller's stream, with scratch of its own */

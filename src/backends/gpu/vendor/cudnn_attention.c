@@ -120,7 +120,7 @@ void cudnn_attention_close(struct cudnn_attention *c)
     free(c);
 }
 
-/* --- comparing with our own kernels ---------------------------------------------------------- */
+/* --- comparing with our own kernels --- */
 
 static enum status check_forward(void *c, const struct attention *a, const struct attention_fwd *io,
                                  struct queue *queue, bool *done)
@@ -209,7 +209,7 @@ bool cudnn_attention_plan(const struct cudnn_attention *c, int i, struct cudnn_a
     return true;
 }
 
-/* --- calls ---------------------------------------------------------------------------------- */
+/* --- calls --- */
 
 /* One execution of a plan: its scratch and the tensors bound to it. */
 struct sdpa_call {
@@ -457,7 +457,7 @@ static enum status backward(void *context, const struct attention *a,
     return STATUS_OK;
 }
 
-/* --- parts of the keys ----------------------------------------------------------------------- */
+/* --- parts of the keys --- */
 
 static bool has_plan(void *context, const struct attention *a, bool backward,
                      const struct queue *queue)

@@ -32,7 +32,7 @@ void cudnn_attention_plans_release(struct cudnn_attention_plans *c)
     c->newest = NULL;
 }
 
-/* --- what is supported --------------------------------------------------------------------- */
+/* --- what is supported --- */
 
 bool cudnn_attention_plans_has_varlen(const struct cudnn_attention_plans *c)
 {
@@ -143,7 +143,7 @@ static struct cudnn_attention_graph graph_of(const struct cudnn_attention_plans 
     return g;
 }
 
-/* --- the limit of a deterministic backward --------------------------------------------------- */
+/* --- the limit of a deterministic backward --- */
 
 static size_t row_heads(const struct cudnn_attention_graph *g)
 {
@@ -181,7 +181,7 @@ static bool fit_to_limit(struct cudnn_attention_graph *g, size_t head_bytes, siz
     return true;
 }
 
-/* --- building ------------------------------------------------------------------------------ */
+/* --- building --- */
 
 /* `engine` NULL: the heuristics choose. */
 static enum status build(const struct cudnn_attention_plans *c, struct sdpa_plan *p,
@@ -272,7 +272,7 @@ static void build_plan(const struct cudnn_attention_plans *c, struct sdpa_plan *
     if (!c->is_quiet) log_plan(p, c->max_bytes);
 }
 
-/* --- looking up ---------------------------------------------------------------------------- */
+/* --- looking up --- */
 
 static bool is_same_key(const struct sdpa_key *x, const struct sdpa_key *y)
 {

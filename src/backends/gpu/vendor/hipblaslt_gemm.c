@@ -352,8 +352,6 @@ static enum status gemm_at_once(struct hipblaslt *h, const struct gemm *g, const
     return STATUS_OK;
 }
 
-/* ---- scaled ---- */
-
 /* Rows of a chunk, which depend on the sizes only, as then do the bits. */
 static int chunk_rows(const struct gemm *g)
 {

@@ -98,8 +98,6 @@ enum status rocblas_gemm_run(struct rocblas_gemm *r, const struct rocblas_call *
     return STATUS_OK;
 }
 
-/* ---- check ---- */
-
 /* -1, 0 and 1: sums are small integers, which bf16 has. */
 static float operand(int row, int column) { return (float)((row * 7 + column * 5) % 11 % 3 - 1); }
 

@@ -123,7 +123,7 @@ static void check_close(const char *what, const struct problem *p, int warp_size
                  sqrt(size));
 }
 
-/* ---- a device ---- */
+/* --- a device --- */
 
 struct emulated_device {
     struct queue *queue;

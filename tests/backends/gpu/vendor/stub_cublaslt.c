@@ -146,8 +146,6 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* ---- matmul ---- */
-
 /* One D = alpha scale op(A) op(B) + beta C. */
 struct stub_call {
     struct stub_matmul matmul;

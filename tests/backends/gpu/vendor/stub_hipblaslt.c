@@ -117,8 +117,6 @@ enum hipblaslt_status hipblasLtMatmulPreferenceSetAttribute(hipblaslt_pref p,
     return HIPBLASLT_SUCCESS;
 }
 
-/* ---- matmul ---- */
-
 /* One D = alpha op(A) op(B) + beta C. */
 struct stub_call {
     struct hipblaslt_desc_data desc;

@@ -18,7 +18,7 @@ static bool has_device(void)
     return !GPU_NAME(count)(&count) && count > 0;
 }
 
-/* ---- on a device ---- */
+/* --- on a device --- */
 
 struct gemm_rig {
     struct queue *queue;

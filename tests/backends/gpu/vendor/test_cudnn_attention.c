@@ -322,8 +322,6 @@ TEST(varlen_has_no_plans_on_an_a100)
     cudnn_attention_close(c);
 }
 
-/* ---- the recipes */
-
 struct recorder {
     struct simulated_queue queue;
     struct cudnn_attention *cudnn[2]; /* deterministic, and not */
