@@ -33,7 +33,8 @@ struct device {
     /* Nested named ranges, which profilers show; both may be NULL. */
     void (*push_range)(struct queue *queue, const char *name);
     void (*pop_range)(struct queue *queue);
-    /* Graphs (queue.h); all four may be NULL. */
+    /* Graphs (queue.h); all four functions may be NULL. */
+    bool graphs_by_default; /* device.graphs = "auto" may use them */
     enum status (*begin_capture)(struct queue *queue);
     enum status (*end_capture)(struct queue *queue, struct queue_graph **out);
     enum status (*launch_graph)(struct queue *queue, const struct queue_graph *graph);

@@ -27,9 +27,11 @@ const char *step_graph_obstacle(const struct config *c, const struct mesh *mesh,
     return NULL;
 }
 
-bool step_graph_is_requested(const struct config *c, double parameters)
+bool step_graph_is_requested(const struct config *c, const struct queue *queue, double parameters)
 {
-    if (c->device.graphs == AUTO) return parameters < STEP_GRAPH_MAX_PARAMETERS;
+    if (c->device.graphs == AUTO)
+        return queue_has_graphs(queue) && queue->device->graphs_by_default &&
+               parameters < STEP_GRAPH_MAX_PARAMETERS;
     return c->device.graphs == YES;
 }
 
@@ -37,10 +39,10 @@ void step_graph_log(const struct config *c, const struct mesh *mesh, const struc
                     double parameters)
 {
     const char *obstacle = step_graph_obstacle(c, mesh, queue);
-    if (!obstacle || !step_graph_is_requested(c, parameters)) return;
+    if (!obstacle || !step_graph_is_requested(c, queue, parameters)) return;
     if (c->device.graphs == YES)
         log_line(LOG_WARN, "device.graphs = true has no effect: %s", obstacle);
-    else if (queue_has_graphs(queue))
+    else
         log_line(LOG_INFO, "forward and backward do not run as a graph: %s", obstacle);
 }
 

@@ -46,10 +46,9 @@ struct step_graph {
 const char *step_graph_obstacle(const struct config *c, const struct mesh *mesh,
                                 const struct queue *queue);
 /* Whether device.graphs requests graphs: "auto" only with fewer parameters than
- * STEP_GRAPH_MAX_PARAMETERS. */
-bool step_graph_is_requested(const struct config *c, double parameters);
-/* Logs the obstacle, if there is one and step_graph_is_requested; with "auto" only on a device that
- * has graphs. */
+ * STEP_GRAPH_MAX_PARAMETERS, on a device with graphs_by_default (device.h). */
+bool step_graph_is_requested(const struct config *c, const struct queue *queue, double parameters);
+/* Logs the obstacle, if there is one and step_graph_is_requested. */
 void step_graph_log(const struct config *c, const struct mesh *mesh, const struct queue *queue,
                     double parameters);
 

@@ -146,7 +146,7 @@ static void init_step_graph(struct trainer *t)
         .pipeline = &t->pipeline,
         .fsdp = &t->fsdp,
         .queue = t->machine.queue,
-        .is_enabled = step_graph_is_requested(c, (double)t->whole.parameters) &&
+        .is_enabled = step_graph_is_requested(c, t->machine.queue, (double)t->whole.parameters) &&
                       !step_graph_obstacle(c, &t->machine.mesh, t->machine.queue),
     };
     step_graph_alloc(&t->step_graph, t->pipeline.schedule.num_microbatches, &t->run, &t->shared);

@@ -285,12 +285,17 @@ TEST(graphs_require_one_rank_of_a_gpu_and_arguments_that_stay)
     gpu_emu32_close(gpu);
 }
 
-TEST(auto_uses_graphs_for_small_models)
+TEST(auto_uses_graphs_for_small_models_but_not_on_amd_gpus)
 {
     struct config c = {.device.graphs = AUTO};
-    CHECK(step_graph_is_requested(&c, 135e6) && !step_graph_is_requested(&c, 1e9));
+    struct queue *nvidia, *amd, cpu = {0};
+    CHECK_STATUS(OK, gpu_emu32_open(&nvidia, 0));
+    CHECK_STATUS(OK, gpu_emu64_open(&amd, 0));
+    CHECK(step_graph_is_requested(&c, nvidia, 135e6) && !step_graph_is_requested(&c, nvidia, 1e9));
+    CHECK(!step_graph_is_requested(&c, amd, 135e6) && !step_graph_is_requested(&c, &cpu, 135e6));
     c.device.graphs = YES;
-    CHECK(step_graph_is_requested(&c, 1e9));
+    CHECK(step_graph_is_requested(&c, nvidia, 1e9) && step_graph_is_requested(&c, amd, 135e6));
     c.device.graphs = NO;
-    CHECK(!step_graph_is_requested(&c, 135e6));
+    CHECK(!step_graph_is_requested(&c, nvidia, 135e6));
+    gpu_emu32_close(nvidia), gpu_emu64_close(amd);
 }

@@ -229,6 +229,10 @@ static const struct device device = {
     .wait = synchronize,
     .push_range = push_range,
     .pop_range = pop_range,
+/* ROCm 7.2.0 to 7.2.3 may replay garbage on an MI300X (github.com/ROCm/clr/issues/279). */
+#if defined(GPU_CUDA) || GPU_EMULATED == 32
+    .graphs_by_default = true,
+#endif
     .begin_capture = begin_capture,
     .end_capture = end_capture,
     .launch_graph = launch_graph,
