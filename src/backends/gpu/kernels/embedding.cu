@@ -31,7 +31,10 @@ __global__ static void gather_kernel(struct embedding a, size_t units, unsigned 
     const UNIT *from = w + (size_t)row * units;
     UNIT *to = y + n * units, zeros = {};
     for (size_t u = threadIdx.x & (across - 1); u < units; u += across)
-        to[u] = row < a.V ? from[u] : zeros;
+        if (row < a.V)
+            to[u] = from[u];
+        else
+            to[u] = zeros; /* not `?:`, which selects an address: HIP's uint4 is a class */
 }
 
 template <typename UNIT>
