@@ -11,14 +11,15 @@ extern "C" {
 #include "ops/rmsnorm.h"
 }
 
-/* Backward: threads per block where the next row is prefetched, and the longest row whose dw a
- * block keeps in shared memory, of which AMD's processors have 64 KiB. */
+/* Backward: threads per block where the next row is prefetched, and in longer rows, where 1024
+ * would leave a lane of AMD's 128 registers; and the longest row whose dw a block keeps in shared
+ * memory, of which AMD's processors have 64 KiB. */
 enum { PREFETCH_THREADS = 512 };
 enum { SHORT_ROW_THREADS = 256, MAX_SHORT_ROW_LANES = 32 };
 #if defined(GPU_CUDA) || GPU_EMULATED == 32
-enum { MAX_SHARED_COLUMNS = 16384 };
+enum { LONG_ROW_THREADS = MAX_BLOCK_SIZE, MAX_SHARED_COLUMNS = 16384 };
 #else
-enum { MAX_SHARED_COLUMNS = 15360 };
+enum { LONG_ROW_THREADS = 512, MAX_SHARED_COLUMNS = 15360 };
 #endif
 
 /* As rmsnorm_row of ops/rmsnorm.h. */
@@ -206,7 +207,7 @@ static __device__ __forceinline__ void add_gradients(const struct backward_vecto
  * keeps the dw of these in shared memory, or, in longer rows, in partial_GD itself.  With PREFETCH
  * it loads the next row before the barriers of this one. */
 template <typename T, int WIDTH, int HELD, bool PREFETCH, bool SHARED>
-static __global__ void __launch_bounds__(PREFETCH ? (int)PREFETCH_THREADS : (int)MAX_BLOCK_SIZE)
+static __global__ void __launch_bounds__(PREFETCH ? (int)PREFETCH_THREADS : (int)LONG_ROW_THREADS)
     rmsnorm_backward_kernel(struct rmsnorm a, struct rmsnorm_bwd io, int rows, float *partial_GD)
 {
     DYNAMIC_SHARED(float, shared_D);
@@ -405,7 +406,7 @@ template <typename T, int WIDTH, int HELD, bool PREFETCH>
 static enum status launch_groups(const struct rmsnorm *a, const struct rmsnorm_bwd *io,
                                  const struct row_groups *g, struct queue *queue)
 {
-    const unsigned max = PREFETCH ? (unsigned)PREFETCH_THREADS : (unsigned)MAX_BLOCK_SIZE;
+    const unsigned max = PREFETCH ? (unsigned)PREFETCH_THREADS : (unsigned)LONG_ROW_THREADS;
     const unsigned threads = block_size((size_t)a->D / WIDTH, max);
     if constexpr (!PREFETCH) /* rows that are prefetched are short */
         if (a->D > MAX_SHARED_COLUMNS) {
