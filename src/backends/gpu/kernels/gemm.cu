@@ -196,8 +196,9 @@ template <typename A, typename B, int SIDE, bool TA, bool TB> struct block_tile 
     }
 };
 
+/* AMD's shared memory has room for one block of large tiles. */
 template <typename A, typename B, int SIDE, bool TA, bool TB, typename C>
-static __global__ void __launch_bounds__(THREADS, 2)
+static __global__ void KERNEL_BOUNDS(THREADS, (SIDE == LARGE && TILE_WARP == 64 ? 1 : 2))
     gemm_kernel(int M, int N, int K, const A *a, const B *b, C *c, const C *d,
                 const struct float8_scale *a_scale, const struct float8_scale *b_scale)
 {
