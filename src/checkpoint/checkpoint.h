@@ -58,6 +58,7 @@ struct checkpoint_state {
     const struct tokenizer *tokenizer;        /* its file is saved too; NULL: none */
     const struct text *config_toml;           /* effective configuration, saved too; NULL: none */
     const struct objective_config *objective; /* for config.json; NULL: causal */
+    int64_t keep_before; /* do not delete the newest checkpoint before this step; 0: may delete */
 };
 
 static inline struct store checkpoint_weights(const struct checkpoint_state *s)

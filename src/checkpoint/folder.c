@@ -338,18 +338,20 @@ out:
     return st;
 }
 
-void folder_retain(const char *folder, int64_t keep, int64_t step, int64_t busy)
+void folder_retain(const char *folder, int64_t keep, int64_t step, int64_t busy, int64_t before)
 {
     struct folder_steps l;
+    int64_t good = -1;
     if (!keep) return;
     if (folder_steps_read(&l, folder)) {
         log_line(LOG_WARN, "cannot delete older checkpoints: %s", status_message());
         return;
     }
     size_t surplus = l.count > (size_t)keep ? l.count - (size_t)keep : 0;
+    for (size_t i = 0; i < l.count && l.steps[i] < before; i++) good = l.steps[i];
     for (size_t i = 0; i < surplus; i++) {
         char *path = folder_step_path(folder, l.steps[i]);
-        bool keeps = l.steps[i] == step || l.steps[i] == busy ||
+        bool keeps = l.steps[i] == step || l.steps[i] == busy || l.steps[i] == good ||
                      dcp_detect(path); /* a run never writes DCP */
         if (keeps) {
             free(path);

@@ -49,9 +49,9 @@ enum folder_lock_state folder_lock_look(const char *folder);
  * the new one that replaced it has its temporary name again; a warning says if that failed, too. */
 enum status folder_commit(const char *folder, const char *temporary, int64_t step);
 /* Deletes the oldest checkpoints until `keep` are left (0: deletes none), but never `step`, which
- * was just written, nor `busy`, which is being read (-1: none).  Warns about those that cannot be
- * deleted. */
-void folder_retain(const char *folder, int64_t keep, int64_t step, int64_t busy);
+ * was just written, nor `busy`, which is being read (-1: none), nor the newest before step
+ * `before` (0: may delete all others).  Warns about those that cannot be deleted. */
+void folder_retain(const char *folder, int64_t keep, int64_t step, int64_t busy, int64_t before);
 /* Durably moves the steps after `step`, if there are any, to a folder abandoned-<step>-<number>, so
  * that no run resumes from them; `branch` becomes its path, or stays empty.  A second call moves
  * what a kill left.  IO. */

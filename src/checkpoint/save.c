@@ -193,8 +193,10 @@ static enum status set_aside(const struct checkpointer *c, int64_t step, struct 
 
 /* Later steps are damaged, or from before the run counted its steps again: no start must resume
  * from them. */
-static enum status commit(const struct checkpointer *c, struct manifest *m, int64_t step)
+static enum status commit(const struct checkpointer *c, struct manifest *m,
+                          const struct checkpoint_state *s)
 {
+    int64_t step = s->step;
     struct text branch = {0};
     TRY(manifest_finish(m));
     TRY(folder_commit(c->folder, m->folder, step));
@@ -202,7 +204,8 @@ static enum status commit(const struct checkpointer *c, struct manifest *m, int6
     text_release(&branch);
     TRY(st);
     if (c->copier) copier_add(c->copier, step); /* before deleting: a copy must not begin then */
-    folder_retain(c->folder, c->keep_latest_k, step, c->copier ? copier_busy(c->copier) : -1);
+    int64_t busy = c->copier ? copier_busy(c->copier) : -1;
+    folder_retain(c->folder, c->keep_latest_k, step, busy, s->keep_before);
     return STATUS_OK;
 }
 
@@ -224,7 +227,7 @@ static enum status write_checkpoint(const struct checkpointer *c, const struct c
     bool is_async = s == &c->state;
     if (is_async) st = staging_check(&c->staging, s, ranks->rank);
     TRY_OUT(comm_agree(ranks, st));
-    if (is_root) st = commit(c, &m, s->step);
+    if (is_root) st = commit(c, &m, s);
     TRY_OUT(comm_agree(ranks, st));
     double bytes = (double)manifest_bytes(&m);
     if (is_root)

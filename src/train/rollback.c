@@ -83,9 +83,7 @@ static enum status load_newest(struct rollback *b, int64_t limit)
     return STATUS_OK;
 }
 
-/* Checkpoints before this step are good: the step after them was normal.  The checkpoint of the
- * last rollback stays good, whatever its next step was. */
-static int64_t good_limit(const struct guard *g, int64_t step)
+int64_t rollback_limit(const struct guard *g, int64_t step)
 {
     int64_t first = g->spike_begin ? g->spike_begin : step;
     return first - 1 > g->good_step + 1 ? first - 1 : g->good_step + 1;
@@ -119,7 +117,7 @@ enum status rollback_run(struct rollback *b)
     activity_enter(ACTIVITY_saving);
     checkpointer_drain(b->checkpointer);
     b->loss = before.spike_begin ? before.spike_loss : s->loss;
-    TRY(load_newest(b, good_limit(&before, s->step)));
+    TRY(load_newest(b, rollback_limit(&before, s->step)));
     if (b->to < 0 && (s->skipped || b->is_needed))
         return fail(b, "there is no checkpoint to go back to");
     b->guard->good_step = b->to;

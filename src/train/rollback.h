@@ -33,6 +33,11 @@ struct rollback {
 /* Whether the configuration may require a rollback, so that checkpoints must hold the guard. */
 bool rollback_is_enabled(const struct guard_config *c);
 
+/* Checkpoints before this step are good: the step after them was normal.  The checkpoint of the
+ * last rollback stays good, whatever its next step was.  `step`: the one to undo, if no spike
+ * lasts. */
+int64_t rollback_limit(const struct guard *g, int64_t step);
+
 /* Loads the newest good checkpoint, or an older one if that is damaged, and sets later ones aside.
  * Without a good one it warns, changes nothing, and b->to is -1.  DIVERGED: guard.max_rollbacks is
  * reached, or there is no good checkpoint, and the step was not finite or b->is_needed.  DATA: all

@@ -13,6 +13,7 @@
 struct checkpoint_state run_checkpoint_state(struct training_run *r)
 {
     struct trainer *t = &r->trainer;
+    bool spikes = r->guard.spike_steps && r->config->guard.on_spike == ON_SPIKE_rollback;
     return (struct checkpoint_state){
         .shape = &t->shape,
         .layout = &t->whole,
@@ -33,6 +34,7 @@ struct checkpoint_state run_checkpoint_state(struct training_run *r)
         .tokenizer = r->tokenizer,
         .config_toml = &r->config_toml,
         .objective = &r->config->objective,
+        .keep_before = spikes ? rollback_limit(&r->guard, t->steps_done) : 0,
     };
 }
 

@@ -265,18 +265,18 @@ TEST(retention_deletes_the_oldest_and_never_the_last_written)
     const char *folder = test_folder();
     static const char *const names[] = {"step-1", "step-2", "step-3", "step-10", "step-20"};
     for (size_t i = 0; i < 5; i++) make_folder(folder, names[i]);
-    folder_retain(folder, 0, 20, -1);
+    folder_retain(folder, 0, 20, -1, 0);
     CHECK(has_file(folder, "step-1"));
-    folder_retain(folder, 9, 20, -1);
+    folder_retain(folder, 9, 20, -1, 0);
     CHECK(has_file(folder, "step-1"));
-    folder_retain(folder, 3, 20, -1);
+    folder_retain(folder, 3, 20, -1, 0);
     CHECK(!has_file(folder, "step-1") && !has_file(folder, "step-2") && has_file(folder, "step-3"));
-    folder_retain(folder, 1, 3, -1); /* written after resuming from an older one */
+    folder_retain(folder, 1, 3, -1, 0); /* written after resuming from an older one */
     CHECK(has_file(folder, "step-3") && !has_file(folder, "step-10") &&
           has_file(folder, "step-20"));
     /* DCP is someone else's. */
     CHECK_STATUS(OK, file_write(test_path(folder, "step-3/.metadata"), "x", 1));
-    folder_retain(folder, 1, 20, -1);
+    folder_retain(folder, 1, 20, -1, 0);
     CHECK(has_file(folder, "step-3"));
     struct file_list l;
     CHECK_STATUS(OK, file_list_dir(&l, folder));
@@ -289,9 +289,19 @@ TEST(retention_spares_the_checkpoint_that_is_being_copied)
     const char *folder = test_folder();
     static const char *const names[] = {"step-1", "step-2", "step-3", "step-4"};
     for (size_t i = 0; i < 4; i++) make_folder(folder, names[i]);
-    folder_retain(folder, 2, 4, 1);
+    folder_retain(folder, 2, 4, 1, 0);
     CHECK(has_file(folder, "step-1") && !has_file(folder, "step-2"));
     CHECK(has_file(folder, "step-3") && has_file(folder, "step-4"));
+}
+
+TEST(retention_spares_the_newest_checkpoint_before_a_step)
+{
+    const char *folder = test_folder();
+    static const char *const names[] = {"step-1", "step-2", "step-3", "step-4", "step-5"};
+    for (size_t i = 0; i < 5; i++) make_folder(folder, names[i]);
+    folder_retain(folder, 2, 5, -1, 3);
+    CHECK(!has_file(folder, "step-1") && has_file(folder, "step-2"));
+    CHECK(!has_file(folder, "step-3") && has_file(folder, "step-4") && has_file(folder, "step-5"));
 }
 
 static const char *folder_with(const int *steps, size_t count)

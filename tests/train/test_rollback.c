@@ -231,6 +231,19 @@ TEST(spike_after_the_data_started_over_is_rolled_back_to_the_checkpoint_before)
     spike_run_close(&s);
 }
 
+TEST(checkpoint_before_a_spike_is_kept_until_the_spike_ends)
+{
+    struct spike_run s;
+    SPIKE_RUN_OPEN(&s, "guard.on_spike=rollback", "checkpoint.interval=1",
+                   "checkpoint.keep_latest_k=2");
+    CHECK_STATUS(OK, train(&s));
+    char *log = read_text(&s, "log.txt");
+    CHECK(strstr(log, "rolled back from step 105 to the checkpoint of step 102; skipping rows"));
+    CHECK(!file_exists(step_path(&s, "step-102"))); /* later it is deleted like others */
+    free(log);
+    spike_run_close(&s);
+}
+
 /* The second start has a moving average, which the checkpoint of step 100 does not have. */
 TEST(rollback_to_a_checkpoint_without_a_moving_average_starts_it_again)
 {
