@@ -6,8 +6,8 @@
 #pragma once
 
 #include "config/config.h"
-#include "parallel/estimate.h"
 #include "perf/described_gpu.h"
+#include "perf/estimate.h"
 
 /* What is the same for all layouts that are compared. */
 struct cost_model {

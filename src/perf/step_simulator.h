@@ -5,7 +5,7 @@
 #pragma once
 
 #include "config/config.h"
-#include "parallel/estimate.h"
+#include "perf/estimate.h"
 #include "perf/op.h"
 #include "train/memory_plan.h"
 

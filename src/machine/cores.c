@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/cores.h"
+#include "machine/cores.h"
 
 #include "base/host.h"
 #include "base/text.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/sim_clock.h"
+#include "perf/sim_clock.h"
 
 #include "base/text.h"
 

@@ -4,7 +4,7 @@
 #include "test.h"
 
 #include "base/thread.h"
-#include "parallel/cores.h"
+#include "machine/cores.h"
 
 static enum status check_share(const struct comm *world, void *context)
 {

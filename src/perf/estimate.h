@@ -7,7 +7,7 @@
 #pragma once
 
 #include "parallel/schedule.h"
-#include "parallel/sim_clock.h"
+#include "perf/sim_clock.h"
 
 /* What may limit a step: name, also in JSON; what would help. */
 #define RESOURCE_LIST(X)                                                                           \

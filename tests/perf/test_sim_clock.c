@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "parallel/sim_clock.h"
+#include "perf/sim_clock.h"
 
 /* Per second: 1e12 FLOPs in bf16, 1e11 in f32, 1e9 bytes of memory, 1e8 over a node's links, 1e7
  * over a rank's share of the network. */

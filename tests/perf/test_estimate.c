@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "parallel/estimate.h"
+#include "perf/estimate.h"
 
 enum { PP = 4, MICROS = 8 };
 

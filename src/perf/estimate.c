@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/estimate.h"
+#include "perf/estimate.h"
 
 #include "base/text.h"
 
