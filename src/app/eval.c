@@ -393,6 +393,8 @@ enum status command_eval(int argc, char **argv)
     if (has_column) TRY_OUT(comm_agree(&e.loaded.machine.world, source_check_column(&source)));
     b->source = &source, b->ngram_column = column, b->config = &e.loaded.config;
     b->tokenizer = e.loaded.tokenizer, b->vocab_size = e.loaded.shape.V;
+    if (co->held_out > 0)
+        TRY_OUT(comm_agree(&e.loaded.machine.world, co_smoothing_check(&e.loaded, &source)));
     TRY_OUT(comm_agree(&e.loaded.machine.world, open_evaluator(&e, (int)seq_len)));
     TRY_OUT(evaluate_source(&e, &source, batches, &v));
     co->row = seq_len;

@@ -66,8 +66,8 @@ static enum status open_file(struct source *s, const char *path)
     TRY(detect_kind(path, &kind));
     if (s->kind && kind != s->kind)
         FAIL(CONFIG,
-             "%s: all files of a source must have the same type, that of %s; set the others in "
-             "another [[data.source]]",
+             "%s: all files of a source must have the same type, that of %s; make the others "
+             "another source",
              path, s->files[0].path);
     s->kind = kind;
     TRY(kind->open(s, f, &size));

@@ -195,8 +195,9 @@ static enum status evaluate_window(struct co_predictor *r, const struct co_windo
     return STATUS_OK;
 }
 
-static enum status check_model(const struct loaded_model *l)
+enum status co_smoothing_check(const struct loaded_model *l, const struct source_config *source)
 {
+    bool are_counts = false;
     if (l->config.objective.name != OBJECTIVE_causal)
         FAIL(CONFIG, "%s is a %s model: --held-out requires a causal one", l->folder,
              objective_kind_word(l->config.objective.name));
@@ -205,6 +206,8 @@ static enum status check_model(const struct loaded_model *l)
              "%s: spike counts and the bin separator require 256 tokens; the vocabulary "
              "has %d",
              l->folder, l->shape.V);
+    TRY(corpus_is_spike_counts(source, &are_counts));
+    if (!are_counts) FAIL(CONFIG, "%s: --held-out requires spike counts", source->path);
     return STATUS_OK;
 }
 
@@ -212,10 +215,7 @@ static enum status collect(struct co_windows *w, const struct loaded_model *l,
                            const struct corpus *d)
 {
     const char *path = d->sources->path;
-    bool are_counts = false;
-    TRY(check_model(l));
-    TRY(corpus_is_spike_counts(d->sources, &are_counts));
-    if (!are_counts) FAIL(CONFIG, "%s: --held-out requires spike counts", path);
+    TRY(co_smoothing_check(l, d->sources));
     w->items = heap((size_t)w->options->windows * sizeof *w->items);
     struct corpus enough = *d;
     enough.is_enough = &w->is_enough;

@@ -29,9 +29,11 @@ struct co_smoothing {
     int64_t counts, spikes, used;       /* `used`: windows */
 };
 
-/* Over the sessions of `d`.  CONFIG: the model is masked, its vocabulary has fewer than 256 tokens,
- * or the source holds no spike counts; DATA: no window fits into a session, or no session has two
- * neurons. */
+/* On this rank alone.  CONFIG: the model is masked, its vocabulary has fewer than 256 tokens, or
+ * the source holds no spike counts. */
+enum status co_smoothing_check(const struct loaded_model *l, const struct source_config *source);
+/* Over the sessions of `d`.  DATA: no window fits into a session, or no session has two neurons.
+ * Also the errors of co_smoothing_check. */
 enum status co_smoothing_measure(struct co_smoothing *c, struct loaded_model *l,
                                  const struct corpus *d);
 /* NAN without a spike. */

@@ -206,6 +206,13 @@ TEST(flags_and_settings_that_eval_does_not_use_are_refused)
     text_clear(&err);
     CHECK(LLAMERO(NULL, &err, "eval", dump, "--task", "a.jsonl", "--column", "x") == 64);
     CHECK(strstr(err.data, "--column requires DATA"));
+    /* Before the data are read, which would fail. */
+    const char *bad = test_path(folder, "bad.jsonl"),
+               *records = "{\"text\": \"a\"}\n{\"text\": 3}\n";
+    CHECK_STATUS(OK, file_write(bad, records, strlen(records)));
+    CHECK(LLAMERO(NULL, NULL, "eval", dump, bad) == 65);
+    CHECK(LLAMERO(NULL, &err, "eval", dump, bad, "--held-out", "0.5") == 78);
+    CHECK(strstr(err.data, "bad.jsonl: --held-out requires spike counts"));
     text_release(&err);
 }
 
