@@ -5,8 +5,8 @@
 
 #include "base/json.h"
 #include "config/config.h"
-#include "data/ngram.h"
-#include "data/spikes.h"
+#include "infer/ngram.h"
+#include "infer/spikes.h"
 #include "train/evaluator.h"
 
 struct baselines {

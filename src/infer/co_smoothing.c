@@ -2,7 +2,7 @@
 #include "infer/co_smoothing.h"
 
 #include "base/rng.h"
-#include "data/spikes.h"
+#include "infer/spikes.h"
 #include "model/decode.h"
 #include "model/sampling.h"
 #include "tensor/device.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "infer/spike_run.h"
 
-#include "data/spikes.h"
 #include "infer/co_smoothing.h"
 #include "infer/generation.h"
+#include "infer/spikes.h"
 
 enum { NEURONS = 6, WIDTH = NEURONS + 1, ROW = 64, BINS = ROW / WIDTH, VISIBLE_BINS = BINS / 2 };
 

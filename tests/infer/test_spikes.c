@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "data/spikes.h"
+#include "infer/spikes.h"
 
 static struct spikes measure(const char *path, uint64_t most)
 {

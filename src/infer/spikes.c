@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/spikes.h"
+#include "infer/spikes.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/ngram.h"
+#include "infer/ngram.h"
 
 #include "base/rng.h"
 #include "base/text.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "test.h"
 
-#include "data/ngram.h"
+#include "infer/ngram.h"
 
 static double loss(int n, const int32_t *learnt, size_t count, const int32_t *ids, size_t len,
                    int64_t *tokens)
