@@ -31,12 +31,14 @@ static void set_default(const char *variable, int value)
 }
 
 /* CUDA maps streams to 8 hardware queues by default, HIP those of one priority to 4.  With more
- * streams one can wait behind another, which may wait for a rank (comm/nccl).  HIP before ROCm 7
- * refuses an allocation of more than 85 % of a device's memory, as an arena may be. */
+ * streams one can wait behind another, which may wait for a rank (comm/nccl), and since December
+ * 2025 HIP moves streams between queues (github.com/ROCm/rocm-systems/pull/1958).  HIP before
+ * ROCm 7 refuses an allocation of more than 85 % of a device's memory, as an arena may be. */
 void gpu_machine_prepare_driver(void)
 {
     set_default("CUDA_DEVICE_MAX_CONNECTIONS", NCCL_HARDWARE_QUEUES);
     set_default("GPU_MAX_HW_QUEUES", RCCL_HARDWARE_QUEUES);
+    set_default("DEBUG_HIP_DYNAMIC_QUEUES", 0);
     set_default("GPU_SINGLE_ALLOC_PERCENT", 100);
 }
 

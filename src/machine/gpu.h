@@ -12,9 +12,9 @@
 
 extern const char *const gpu_backend; /* "cuda" or "hip"; NULL: built without */
 
-/* Sets the variables that make CUDA open up to 32 hardware queues, HIP 48, and HIP allocate as much
- * memory at once as there is, unless the user has set them.  Call it before MPI opens, which may
- * start the driver. */
+/* Sets the variables that make CUDA open up to 32 hardware queues, HIP 48, and HIP leave streams on
+ * their queues and allocate as much memory at once as there is, unless the user has set them.  Call
+ * it before MPI opens, which may start the driver. */
 void gpu_machine_prepare_driver(void);
 /* Number of GPUs visible to this process; 0 if the driver is missing, or too old. */
 int gpu_machine_count(void);

@@ -32,14 +32,16 @@ TEST(launch_sets_variables_of_gpu_drivers_unless_the_user_has)
     if (!gpu_backend) skip();
     unset_all();
     unsetenv("GPU_MAX_HW_QUEUES"), unsetenv("GPU_SINGLE_ALLOC_PERCENT");
+    unsetenv("DEBUG_HIP_DYNAMIC_QUEUES");
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "7", 1);
     CHECK_STATUS(OK, launch_open(&world));
     launch_close(&world, STATUS_OK);
     CHECK(!strcmp(getenv("GPU_MAX_HW_QUEUES"), "48"));
+    CHECK(!strcmp(getenv("DEBUG_HIP_DYNAMIC_QUEUES"), "0"));
     CHECK(!strcmp(getenv("GPU_SINGLE_ALLOC_PERCENT"), "100"));
     CHECK(!strcmp(getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "7"));
     unsetenv("CUDA_DEVICE_MAX_CONNECTIONS"), unsetenv("GPU_MAX_HW_QUEUES");
-    unsetenv("GPU_SINGLE_ALLOC_PERCENT");
+    unsetenv("GPU_SINGLE_ALLOC_PERCENT"), unsetenv("DEBUG_HIP_DYNAMIC_QUEUES");
 }
 
 TEST(launch_prefers_mpirun_to_the_slurm_step_around_it)

@@ -43,7 +43,8 @@ enum status nccl_load(void);
  * assume, do not.  HIP gives each stream a queue of its own until that many exist of its priority,
  * or, since July 2026, of all priorities (acquireQueue in clr's rocdevice.cpp), and has no maximum.
  * Its default is 4: then RCCL's streams, which wait for transfers to end, may share the queue of
- * kernels, and nothing overlaps.
+ * kernels, and nothing overlaps; and since December 2025 HIP moves streams between queues that they
+ * outnumber, unless DEBUG_HIP_DYNAMIC_QUEUES is 0, as machine/gpu.c sets it.
  *
  * Without channels sharing cannot hang.  All ranks run the same step, so there is one order of all
  * transfers, shifts included, in which each rank starts its own.  What a rank gives its streams
