@@ -64,8 +64,9 @@ enum status nccl_load(void);
  *
  * RCCL's third stream of a communicator (sideStream in its comm.h) allocates memory.  Since
  * November 2025 there is one of a process (github.com/ROCm/rccl/pull/2063), since August 2026 only
- * while communicators open and connect (github.com/ROCm/rocm-systems/pull/10092).  The version does
- * not tell, so every RCCL counts as having it.
+ * while communicators open and connect (github.com/ROCm/rocm-systems/pull/10092), but HIP since
+ * December 2025 keeps the queues of closed streams.  The version does not tell, so every RCCL
+ * counts as having it.
  *
  * An AMD GPU runs AMD_GPU_QUEUES queues at once, busy or idle, and time-slices more of them, for
  * milliseconds each (rocm.docs.amd.com/en/develop/conceptual/oversubscription.html).  That cannot

@@ -28,8 +28,7 @@ void nccl_warn_of_amd_queues(int streams, struct text *out)
         out,
         "a rank of this pipeline opens up to %d hardware queues, and an AMD GPU runs %d: it may "
         "time-slice them, which is slow. If the kernel logs \"Runlist is getting oversubscribed\", "
-        "remove one of HSDP replicas, FSDP, context or tensor parallelism from this pipeline run, "
-        "or install a later ROCm: RCCL opens fewer since November 2025",
+        "remove one of HSDP replicas, FSDP, context or tensor parallelism from this pipeline run",
         streams + AMD_OTHER_QUEUES, AMD_GPU_QUEUES);
 }
 
