@@ -300,15 +300,15 @@ static size_t find_idle(const struct worker *workers, size_t num)
     return at;
 }
 
-/* One file more at once than there are cores, as some tests wait; the last first: the tests of
- * whole runs take longest. */
+/* Two files more at once than there are cores, as some tests wait, for up to minutes; the last
+ * first: the tests of whole runs take longest. */
 static int run_files(size_t num)
 {
     const struct sigaction stop_action = {.sa_handler = note_stop}; /* interrupts wait4 */
     struct worker workers[8] = {0};
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     size_t max_at_once = sizeof workers / sizeof *workers,
-           at_once = cores < 1 ? 1 : (size_t)cores + 1;
+           at_once = cores < 1 ? 2 : (size_t)cores + 2;
     if (at_once > max_at_once) at_once = max_at_once;
     int failed = 0;
     for (size_t to = num, from; to; to = from) {

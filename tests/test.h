@@ -2,8 +2,8 @@
  *
  * Test names are sentences.  tests/a/test_b.c holds the tests of src/a/b.c; tests/system/ runs the
  * program as a user would.  The runner is cmocka's, so a crash fails one test only; each file's
- * tests run in a process of their own, as many at once as there are cores: so a file's tests share
- * nothing with another's, and none may depend on time. */
+ * tests run in a process of their own, more at once than there are cores: so a file's tests
+ * share nothing with another's, and none may depend on time. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
