@@ -19,7 +19,8 @@ static int count(const char *text, const char *what)
     return n;
 }
 
-/* The flags that --help lists are those of the man page, of completion and of the page. */
+/* The flags that --help lists are those of the man page, of completion and of the page; the usage
+ * shows some of them. */
 static void compare(const struct command *c, const struct text *page)
 {
     struct text help = {0}, man = {0}, words = {0};
@@ -41,6 +42,12 @@ static void compare(const struct command *c, const struct text *page)
         CHECK(has(&(struct text){.data = strstr(page->data, start)}, "\n| `--%s", name));
     }
     CHECK(count(man.data, ".TP\n") == flags + 1); /* and --help */
+    const char *description = strstr(help.data, "\n\n");
+    for (const char *at = help.data; (at = strstr(at, "--")) && at < description; at += 2) {
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(at + 2, " ]|\n"), at + 2);
+        if (!has(&words, "--%s\t", name)) fail_msg("%s has no flag --%s", c->name, name);
+    }
     text_release(&help), text_release(&man), text_release(&words);
 }
 
