@@ -229,7 +229,7 @@ static enum status train_stage(struct training_run *r)
         skipped_records_list(&r->skipped, r->loader, done);
         note_skipped(r, &s);
         if (!s.skips_rows) count_step(t, &s, &interval);
-        bool spikes = guard_watch(&r->guard, &c->guard, &s, r->is_main, done == last);
+        bool spikes = guard_watch(&r->guard, &c->guard, &s, r->is_main, done == end);
         if (done == 1 || done % c->metrics.log_freq == 0 || done == last) {
             if (!s.skips_rows) TRY(log_step(r, &s, &interval));
             TRY(skipped_records_check(&r->skipped, r->loader, training_run_world(r)));

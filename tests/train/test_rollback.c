@@ -231,6 +231,20 @@ TEST(spike_after_the_data_started_over_is_rolled_back_to_the_checkpoint_before)
     spike_run_close(&s);
 }
 
+/* The next stage does not go back to before its begin. */
+TEST(spike_at_the_end_of_a_data_stage_is_rolled_back_within_the_stage)
+{
+    struct spike_run s;
+    SPIKE_RUN_OPEN(&s, "guard.on_spike=rollback", "data.stage.0.at_step=104",
+                   "data.stage.0.attn_mask_type=block_causal");
+    CHECK_STATUS(OK, train(&s));
+    char *log = read_text(&s, "log.txt");
+    CHECK(strstr(
+        log, "rolled back from step 104 to the checkpoint of step 100; skipping rows 200 to 207"));
+    free(log);
+    spike_run_close(&s);
+}
+
 TEST(checkpoint_before_a_spike_is_kept_until_the_spike_ends)
 {
     struct spike_run s;
