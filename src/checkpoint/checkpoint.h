@@ -138,9 +138,10 @@ enum status checkpointer_abandon(struct checkpointer *c, int64_t step, struct te
 double checkpointer_save_seconds(const struct checkpointer *c);
 
 /* Finds the newest complete checkpoint, ours or DCP, whose step is below `limit` (INT64_MAX: any).
- * *found is its path (heap, the caller frees it), or NULL if none exists.  Damaged ones are skipped
- * with a warning.  Rank 0 searches and broadcasts the result. */
-enum status checkpoint_find(const char *folder, int64_t limit, const struct comm *world,
+ * *found is its path (heap, the caller frees it), or NULL if none exists.  Damaged ones are
+ * skipped, with a warning if `log` or if all are damaged.  Rank 0 searches and broadcasts the
+ * result. */
+enum status checkpoint_find(const char *folder, int64_t limit, bool log, const struct comm *world,
                             char **found);
 /* Finds the checkpoint of exactly that step.  MISSING: it does not exist.  DATA: it is damaged. */
 enum status checkpoint_find_step(const char *folder, int64_t step, const struct comm *world,

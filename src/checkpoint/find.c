@@ -48,8 +48,9 @@ static enum status find_native_or_dcp(const char *folder, int64_t step, char **f
     return STATUS_OK;
 }
 
-/* IO: none is intact, and one that could not be read may be. */
-static enum status find_newest(const char *folder, int64_t limit, char **found)
+/* Warns of those that it skips, if `log` or if it finds none.  IO: none is intact, and one that
+ * could not be read may be. */
+static enum status find_newest(const char *folder, int64_t limit, bool log, char **found)
 {
     struct folder_steps l;
     struct failure unreadable = {0};
@@ -58,11 +59,12 @@ static enum status find_newest(const char *folder, int64_t limit, char **found)
     for (size_t i = l.count; i-- > 0 && !*found;) {
         if (l.steps[i] >= limit) continue;
         enum status st = find_native_or_dcp(folder, l.steps[i], found);
-        if (st)
+        if (st && log)
             log_line(LOG_WARN, "skipping step-%lld: %s", (long long)l.steps[i], status_message());
         if (st == STATUS_IO) status_save(&unreadable, st);
     }
     folder_steps_release(&l);
+    if (!*found && !log) return find_newest(folder, limit, true, found);
     return *found ? STATUS_OK : status_restore(&unreadable);
 }
 
@@ -89,11 +91,11 @@ enum status checkpoint_find_step(const char *folder, int64_t step, const struct 
     return STATUS_OK;
 }
 
-enum status checkpoint_find(const char *folder, int64_t limit, const struct comm *world,
+enum status checkpoint_find(const char *folder, int64_t limit, bool log, const struct comm *world,
                             char **found)
 {
     *found = NULL;
-    enum status st = world->rank == 0 ? find_newest(folder, limit, found) : STATUS_OK;
+    enum status st = world->rank == 0 ? find_newest(folder, limit, log, found) : STATUS_OK;
     TRY(broadcast_found(folder, world, st, found));
     return STATUS_OK;
 }
@@ -197,7 +199,7 @@ enum status checkpoint_locate(const char *path, int64_t step, const struct comm 
     }
     if (location == IN_RUN && !below) below = folder_of_run(path);
     const char *steps = location == IN_RUN ? below : path;
-    TRY_OUT(step < 0 ? checkpoint_find(steps, INT64_MAX, world, folder)
+    TRY_OUT(step < 0 ? checkpoint_find(steps, INT64_MAX, true, world, folder)
                      : checkpoint_find_step(steps, step, world, folder));
     TRY_OUT(
         comm_agree(world, *folder || world->rank > 0 ? STATUS_OK : fail_not_found(path, steps)));
@@ -211,7 +213,7 @@ static void add_advice(const char *folder, int64_t step, char message[STATUS_TEX
 {
     char *before = NULL;
     size_t used = strlen(message);
-    if (find_newest(folder, step, &before)) before = NULL; /* its failure matters less */
+    if (find_newest(folder, step, false, &before)) before = NULL; /* its failure matters less */
     snprintf(message + used, STATUS_TEXT - used,
              "; `llamero checkpoint verify %s` finds all damage%s%s", folder,
              before ? "; the checkpoint before it is " : "", before ? before : "");

@@ -65,7 +65,7 @@ static enum status load_newest(struct rollback *b, int64_t limit)
     activity_enter(ACTIVITY_loading);
     do {
         char *folder;
-        TRY(checkpoint_find(b->folder, limit, world, &folder));
+        TRY(checkpoint_find(b->folder, limit, true, world, &folder));
         if (!folder) return status_restore(&damage);
         limit = folder_path_step(folder);
         if (limit < b->first_step) {

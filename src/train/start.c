@@ -111,15 +111,16 @@ static enum status list_excluded(struct start *s, const struct config *c, const 
     return STATUS_OK;
 }
 
-static enum status find_own(struct start *s, const struct config *c, int64_t limit,
-                            const struct comm *world)
+static enum status find_own(struct start *s, const struct config *c,
+                            const struct start_search *search, const struct comm *world)
 {
     char *folder = file_join(c->job.dump_folder, c->checkpoint.folder);
     int64_t step, native = 0;
     enum status st = STATUS_OK;
     TRY_OUT(step_to_load(c, folder, world, &step));
-    TRY_OUT(step >= 0 ? checkpoint_find_step(folder, step, world, &s->folder)
-                      : checkpoint_find(folder, limit, world, &s->folder));
+    TRY_OUT(step >= 0
+                ? checkpoint_find_step(folder, step, world, &s->folder)
+                : checkpoint_find(folder, search->limit, !search->is_quiet, world, &s->folder));
     if (!s->folder) {
         TRY_OUT(comm_agree(world, world->rank ? STATUS_OK : check_no_checkpoints(c, folder)));
         goto out;
@@ -160,7 +161,7 @@ enum status start_find(struct start *s, const struct config *c, const struct sta
                        const struct comm *world)
 {
     *s = (struct start){.step = -1};
-    enum status st = find_own(s, c, search->limit, world);
+    enum status st = find_own(s, c, search, world);
     if (!st && !s->own && c->checkpoint.initial_load_path[0])
         st = find_initial(s, c, search->fetch, world);
     if (!st && s->folder) st = list_excluded(s, c, world);
@@ -312,7 +313,7 @@ enum status start_check(const struct config *c, const struct model_shape *shape,
 {
     struct start s;
     struct layout layout;
-    const struct start_search search = {.limit = INT64_MAX};
+    const struct start_search search = {.limit = INT64_MAX, .is_quiet = !log};
     enum status st = start_find(&s, c, &search, comm_self());
     if (st == STATUS_MISSING && may_restore_copy(c)) return STATUS_OK;
     TRY(st);
@@ -341,7 +342,7 @@ enum status start_check_state(const char *folder, const struct checkpoint_found 
 enum status start_read_state(struct start_state *s, const struct config *c,
                              const struct model_shape *shape, bool log)
 {
-    const struct start_search search = {.limit = INT64_MAX};
+    const struct start_search search = {.limit = INT64_MAX, .is_quiet = true};
     const struct checkpoint_state state = {.shape = shape, .world = comm_self()};
     *s = (struct start_state){0};
     bool is_found = !start_find(&s->start, c, &search, comm_self()) && s->start.folder;

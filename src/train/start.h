@@ -24,6 +24,7 @@ struct start {
 
 struct start_search {
     int64_t limit; /* only own checkpoints of earlier steps */
+    bool is_quiet; /* warn of damaged checkpoints only if there is no other */
     bool fetch;    /* download initial_load_path; otherwise skip it if it is not in the cache */
 };
 
@@ -56,7 +57,8 @@ struct load_rules start_load_rules(const struct start *s);
 /* Finds the start of a run of this model, and compares its tensors with the model's without reading
  * weights.  On this rank alone; downloads nothing, so that a missing start is no error if the run
  * may fetch a copy (checkpoint.copy_to).  `log`: logs which tensors will be loaded, and if the run
- * resumes, which settings changed.  Errors: also those of checkpoint_check_shapes. */
+ * resumes, which settings changed and which checkpoints are damaged.  Errors: also those of
+ * checkpoint_check_shapes. */
 enum status start_check(const struct config *c, const struct model_shape *shape, bool log);
 
 /* Where a run would resume: what its start has besides weights. */
@@ -64,9 +66,9 @@ struct start_state {
     struct start start;
     struct checkpoint_found found; /* empty unless the run begins with a whole state */
 };
-/* Reads that, as start_check.  A checkpoint of the run's own that is damaged, as others may replace
- * it, and one that is not on this machine are an empty state.  `log` and errors of others: those
- * of checkpoint_read_state.  CONFIG: as start_check_state. */
+/* Reads that, after start_check.  A checkpoint of the run's own that is damaged, as others may
+ * replace it, and one that is not on this machine are an empty state.  `log` and errors of others:
+ * those of checkpoint_read_state.  CONFIG: as start_check_state. */
 enum status start_read_state(struct start_state *s, const struct config *c,
                              const struct model_shape *shape, bool log);
 void start_release_state(struct start_state *s);

@@ -82,7 +82,7 @@ static enum status find_before(const char *folder, int64_t step, const struct ru
     do {
         char *found;
         release_position(p);
-        TRY(checkpoint_find(folder, step, comm_self(), &found));
+        TRY(checkpoint_find(folder, step, true, comm_self(), &found));
         if (!found) return STATUS_OK;
         step = folder_path_step(found);
         TRY(read_position(found, rows, p));

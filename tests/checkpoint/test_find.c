@@ -10,7 +10,7 @@
 static int64_t found_step(const char *folder, int64_t limit)
 {
     char *path;
-    CHECK_STATUS(OK, checkpoint_find(folder, limit, comm_self(), &path));
+    CHECK_STATUS(OK, checkpoint_find(folder, limit, true, comm_self(), &path));
     int64_t step = path ? strtoll(strrchr(path, '-') + 1, NULL, 10) : -1;
     free(path);
     return step;
@@ -154,9 +154,9 @@ static enum status find_on_rank(const struct comm *world, void *context)
     const char *folder = context;
     char *newest = NULL, *before = NULL, *none = NULL;
     enum status st = STATUS_OK;
-    TRY_OUT(checkpoint_find(folder, INT64_MAX, world, &newest));
-    TRY_OUT(checkpoint_find(folder, 2, world, &before));
-    TRY_OUT(checkpoint_find(folder, 1, world, &none));
+    TRY_OUT(checkpoint_find(folder, INT64_MAX, true, world, &newest));
+    TRY_OUT(checkpoint_find(folder, 2, true, world, &before));
+    TRY_OUT(checkpoint_find(folder, 1, true, world, &none));
     bool right = newest && before && !none;
     if (!right || strcmp(strrchr(newest, '/'), "/step-2") ||
         strcmp(strrchr(before, '/'), "/step-1"))

@@ -101,7 +101,7 @@ TEST(unfinished_checkpoint_is_not_loaded_as_a_plain_folder)
     CHECK_STATUS(OK, file_remove_tree(test_path(half, "manifest.json")));
     CHECK_STATUS(DATA, try_load(&s, half));
     CHECK_MESSAGE("incomplete checkpoint");
-    CHECK_STATUS(OK, checkpoint_find(folder, INT64_MAX, comm_self(), &none));
+    CHECK_STATUS(OK, checkpoint_find(folder, INT64_MAX, true, comm_self(), &none));
     CHECK(!none);
     saved_close(&s);
 }

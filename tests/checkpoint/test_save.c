@@ -333,7 +333,7 @@ TEST(save_killed_at_any_moment_leaves_a_loadable_checkpoint)
         kill(child, SIGKILL);
         CHECK(waitpid(child, &code, 0) == child && WIFSIGNALED(code));
         char *found;
-        CHECK_STATUS(OK, checkpoint_find(folder, INT64_MAX, comm_self(), &found));
+        CHECK_STATUS(OK, checkpoint_find(folder, INT64_MAX, true, comm_self(), &found));
         CHECK(found);
         int64_t step = strtoll(strrchr(found, '-') + 1, NULL, 10);
         CHECK(step >= newest);
