@@ -170,6 +170,24 @@ static __device__ __forceinline__ void stage_rows(T *to, const struct token_rows
     constexpr int COUNT = ROWS * R::VECTORS;
     constexpr bool WHOLE_ROWS = THREADS % R::VECTORS == 0; /* at a time: k does not change */
     int thread = (int)threadIdx.x;
+    if (TILE_WARP == 64 && sizeof(T) == sizeof(bf16) && rows.aligned) {
+        /* Without cp.async.  No branch separates the loads, so that several can be in flight. */
+        constexpr int LOADS = (COUNT + THREADS - 1) / THREADS;
+        uint4 x[LOADS];
+        UNROLL
+        for (int n = 0; n < LOADS; n++) {
+            int i = n * THREADS + thread, r = i / R::VECTORS, k = i % R::VECTORS * R::VECTOR;
+            bool valid = i < COUNT && r < rows.count && k < rows.K;
+            x[n] = *(const uint4 *)(valid ? row_pointer(rows, r) + k : rows.base);
+            if (!valid) x[n] = {0, 0, 0, 0};
+        }
+        UNROLL
+        for (int n = 0; n < LOADS; n++) {
+            int i = n * THREADS + thread, r = i / R::VECTORS, k = i % R::VECTORS * R::VECTOR;
+            if (i < COUNT) *(uint4 *)(to + r * R::STRIDE + k) = swizzle_vector<T>(x[n], r);
+        }
+        return;
+    }
     UNROLL_BY(1)
     for (int first = 0; first < COUNT; first += THREADS) {
         int i = first + thread, k = (WHOLE_ROWS ? thread : i) % R::VECTORS * R::VECTOR;
@@ -178,19 +196,12 @@ static __device__ __forceinline__ void stage_rows(T *to, const struct token_rows
         T *at = to + r * R::STRIDE + k;
         bool valid = r < rows.count && k < rows.K;
         const T *source = valid ? row_pointer(rows, r) + k : rows.base;
-        if constexpr (TILE_WARP == 64) {
-            uint4 x = {0, 0, 0, 0};
-            if (valid && rows.aligned) x = *(const uint4 *)source;
-            if (rows.aligned) *(uint4 *)at = swizzle_vector<T>(x, r);
-            for (int e = 0; !rows.aligned && e < R::VECTOR; e++)
-                at[e ^ tile_swizzle<T>(r)] = valid && k + e < rows.K ? source[e] : (T)0;
-            continue;
-        }
         if (rows.aligned) {
             cp_async_16(at, source, valid);
             continue;
         }
-        for (int e = 0; e < R::VECTOR; e++) at[e] = valid && k + e < rows.K ? source[e] : (T)0;
+        for (int e = 0; e < R::VECTOR; e++)
+            at[e ^ tile_swizzle<T>(r)] = valid && k + e < rows.K ? source[e] : (T)0;
     }
     cp_async_commit();
 }
