@@ -10,8 +10,10 @@ const struct synopsis *usage_next(const struct usage *u, const struct synopsis *
                                   const char *verb)
 {
     const struct synopsis *s = after ? after + 1 : u->synopses;
-    for (; s->verbs || s->items[0].kind; s++)
+    for (; s->verbs || s->items[0].kind; s++) {
+        BUG_IF(s == &u->synopses[USAGE_SYNOPSES - 1] || s->items[USAGE_ITEMS - 1].kind);
         if (!s->verbs || !verb || text_is_choice(s->verbs, verb, strlen(verb))) return s;
+    }
     return NULL;
 }
 
@@ -66,7 +68,7 @@ bool usage_has_subcommands(const struct usage *u) { return u->synopses[0].verbs 
 
 void usage_list_subcommands(const struct usage *u, struct text *list)
 {
-    for (const struct synopsis *s = u->synopses; s->verbs; s++)
+    for (const struct synopsis *s = NULL; (s = usage_next(u, s, NULL)) && s->verbs;)
         text_addf(list, "%s%s", list->len ? "|" : "", s->verbs);
 }
 

@@ -35,16 +35,18 @@ struct usage_item {
 #define USAGE_SETTINGS {ITEM_SETTINGS, NULL, false, false, "[section.key=value ...]"}
 // clang-format on
 
+enum { USAGE_ITEMS = 6, USAGE_SYNOPSES = 6 };
+
 /* One line of the usage. */
 struct synopsis {
     const char *verbs; /* subcommands that no other line has, "ls|verify"; NULL: of no subcommand */
-    struct usage_item items[5];
+    struct usage_item items[USAGE_ITEMS]; /* ends with an empty one */
 };
 
 struct usage {
     const char *command;
-    struct synopsis synopses[6]; /* ends with an empty one */
-    const char *description;     /* paragraphs, between blank lines */
+    struct synopsis synopses[USAGE_SYNOPSES]; /* ends with an empty one */
+    const char *description;                  /* paragraphs, between blank lines */
 };
 
 /* The first synopsis behind `after` (NULL: of all) for the subcommand `verb` (NULL: any), or NULL.
