@@ -13,7 +13,7 @@
 struct checkpoint_state run_checkpoint_state(struct training_run *r)
 {
     struct trainer *t = &r->trainer;
-    bool spikes = r->guard.spike_steps && r->config->guard.on_spike == ON_SPIKE_rollback;
+    bool spikes = r->guard.spike_steps && rollback_is_enabled(&r->config->guard);
     return (struct checkpoint_state){
         .shape = &t->shape,
         .layout = &t->whole,

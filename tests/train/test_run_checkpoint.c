@@ -75,6 +75,20 @@ TEST(a_saved_state_is_filled_in_again_and_saved_only_once)
     training_close(&t);
 }
 
+TEST(state_in_a_spike_keeps_the_checkpoint_that_a_rollback_goes_back_to)
+{
+    struct training t;
+    TRAINING_OPEN(&t, "debug.seed=1");
+    t.config.guard.nonfinite = NONFINITE_rollback;
+    struct training_run r = run_around(&t);
+    CHECK(run_checkpoint_state(&r).keep_before == 0);
+    r.guard.spike_steps = 2, r.guard.spike_begin = 9;
+    CHECK(run_checkpoint_state(&r).keep_before == 8);
+    CHECK_STATUS(OK, checkpointer_close(r.checkpointer, false));
+    free(r.checkpoint_folder);
+    training_close(&t);
+}
+
 struct bad_save {
     const char *corpus, *folder;
 };
