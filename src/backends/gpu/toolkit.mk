@@ -23,11 +23,13 @@ CUDA_DIRS := $(CUDA_HOME) $(CUDA_HOME)/../cudnn $(CUDA_HOME)/../nccl
 CUDA_LIB   = $(firstword $(wildcard $(foreach dir,$(CUDA_DIRS:%=%/lib64) $(CUDA_DIRS:%=%/lib),\
                  $(1:%=$(dir)/lib%))))
 # Code for A100, H100 and B200, and PTX, which the driver compiles for other and later GPUs.
+# CUDA_PTX_100=90 makes B200's code from H100's PTX.
 CUDA_KINDS := 80 90 $(filter 100,$(patsubst sm_%,%,$(shell $(NVCC) --list-gpu-code 2>/dev/null)))
 # Line numbers for profilers, cuda-gdb and compute-sanitizer; gpu-build, which runs nothing,
 # compiles without.
 LINE_INFO  ?= -lineinfo
-CUDA_ARCH  ?= $(foreach kind,$(CUDA_KINDS),-gencode arch=compute_$(kind),code=sm_$(kind)) \
+CUDA_ARCH  ?= $(foreach kind,$(CUDA_KINDS),\
+                  -gencode arch=compute_$(or $(CUDA_PTX_$(kind)),$(kind)),code=sm_$(kind)) \
                   -gencode arch=compute_90,code=compute_90
 GPU_FLAGS := -DGPU_CUDA $(patsubst %,-isystem %,$(wildcard $(CUDA_DIRS:%=%/include)))
 CUDA_RUNTIME := $(or $(call CUDA_LIB,cudart_static.a),-lcudart_static)
