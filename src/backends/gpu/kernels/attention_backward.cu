@@ -455,11 +455,11 @@ static enum status launch_backward(const struct attention *a, const struct atten
     static_assert((int)S::BYTES <= (int)MAX_SHARED_BYTES, "shared memory of a block");
     static_assert((int)S::DQ_BYTES <= (int)MAX_SHARED_BYTES, "shared memory of a block");
     size_t B = (size_t)a->B, H = (size_t)a->H, G = (size_t)a->G, rows = B * H * (size_t)a->T;
-    size_t load_query = ceil_div((size_t)a->T, S::DQ_ROWS);
-    size_t load_key = ceil_div((size_t)a->S, S::ROWS);
+    size_t query_tiles = ceil_div((size_t)a->T, S::DQ_ROWS);
+    size_t key_tiles = ceil_div((size_t)a->S, S::ROWS);
     size_t query_blocks = ceil_div((size_t)a->T, S::VISITED), mark = arena_mark(&queue->scratch);
     size_t warps = 256 / TILE_WARP; /* per block of the preparing kernels */
-    size_t max_grid = max(rows / warps + 1, max(B * H * load_query, B * G * load_key));
+    size_t max_grid = max(rows / warps + 1, max(B * H * query_tiles, B * G * key_tiles));
     if (max_grid > INT32_MAX)
         FAIL(UNSUPPORTED, "attention: %zu tiles exceed the maximum grid size", max_grid);
     struct backward_params p = {};
@@ -480,11 +480,12 @@ static enum status launch_backward(const struct attention *a, const struct atten
     if (p.masks)
         LAUNCH(tile_masks_kernel, (unsigned)ceil_div(B * query_blocks, warps), 256, 0, queue, p,
                S::VISITED, (int64_t)(B * query_blocks));
-    p.own_tiles = (int)load_query;
-    LAUNCH((flash_dq_kernel<T, KP>), (unsigned)(B * H * load_query), S::DQ_THREADS, S::DQ_BYTES,
+    p.own_tiles = (int)query_tiles;
+    LAUNCH((flash_dq_kernel<T, KP>), (unsigned)(B * H * query_tiles), S::DQ_THREADS, S::DQ_BYTES,
            queue, p);
-    p.own_tiles = (int)load_key;
-    LAUNCH((flash_dkv_kernel<T, KP>), (unsigned)(B * G * load_key), S::THREADS, S::BYTES, queue, p);
+    p.own_tiles = (int)key_tiles;
+    LAUNCH((flash_dkv_kernel<T, KP>), (unsigned)(B * G * key_tiles), S::THREADS, S::BYTES, queue,
+           p);
     return STATUS_OK;
 }
 
