@@ -193,7 +193,8 @@ static enum answer converted(struct draw *d, struct text *why)
                                          test_path(back, "checkpoint/step-0")));
     for (size_t i = 0; i < c.count; i++) {
         const struct difference *x = &c.all[i];
-        bool is_state = !strncmp(x->name, "state.json", 10) || strstr(x->name, "moments");
+        bool is_state = !strncmp(x->name, "state.json", 10) || strstr(x->name, "moments") ||
+                        !strcmp(x->name, "ema: all tensors");
         /* The native format has float32. */
         bool is_widened =
             !strcmp(x->name, "config.json: torch_dtype") && draw_has(d, "export_dtype=bfloat16");
