@@ -177,20 +177,20 @@ store_results(const struct forward_params &p, const struct softmax_state<ROW_TIL
 }
 
 /* Stages block i of the keys or values. */
-template <typename T, int KP>
+template <typename T, int KP, bool ALIGNED>
 static __device__ __forceinline__ void stage_keys(const struct forward_params &p, T *to,
                                                   const T *from, int i)
 {
     using S = forward_tiles<T, KP>;
     int64_t stride = (int64_t)p.a.kv_stride, first = (int64_t)i * S::KEYS;
     struct token_rows<T> rows = {
-        from, stride, p.a.S - (int)first, 1, p.a.K, p.aligned
+        from, stride, p.a.S - (int)first, 1, p.a.K, ALIGNED || p.aligned
     };
     rows.base += first * stride;
     stage_rows<T, KP, S::KEYS, S::THREADS>(to, rows);
 }
 
-template <typename T, int KP>
+template <typename T, int KP, bool ALIGNED>
 static __global__ void KERNEL_BOUNDS((forward_tiles<T, KP>::THREADS),
                                      (forward_tiles<T, KP>::BLOCKS))
     flash_forward_kernel(const struct forward_params p)
@@ -207,7 +207,8 @@ static __global__ void KERNEL_BOUNDS((forward_tiles<T, KP>::THREADS),
     int rows_left = min(a.T * p.heads_per_tile - first, S::ROWS);
     int group = head * p.heads_per_tile / (a.H / a.G), own = warp_index() * S::WARP_ROWS;
     struct token_rows<T> q = {
-        (const T *)p.io.q_BTHK, (int64_t)a.q_stride, rows_left, p.heads_per_tile, a.K, p.aligned
+        (const T *)p.io.q_BTHK,
+            (int64_t)a.q_stride, rows_left, p.heads_per_tile, a.K, ALIGNED || p.aligned
     };
     q.base += ((int64_t)b * a.T + first) * q.stride + (int64_t)head * p.heads_per_tile * a.K;
     int64_t to_keys = (int64_t)b * a.S * (int64_t)a.kv_stride + (int64_t)group * a.K;
@@ -233,7 +234,7 @@ static __global__ void KERNEL_BOUNDS((forward_tiles<T, KP>::THREADS),
         for (int n = 0; n < KP / TILE; n++) so.out[m][n] = tile_acc{};
     }
     if (S::STAGED) stage_rows<T, KP, S::ROWS, S::THREADS>(queries, q);
-    if (i < end) stage_keys<T, KP>(p, keys, key_rows, i);
+    if (i < end) stage_keys<T, KP, ALIGNED>(p, keys, key_rows, i);
     auto load_query = [&](struct tile_a<T> *x, int m, int k) {
         load_a<KP>(x, queries, q, own + m * TILE, k);
     };
@@ -256,11 +257,11 @@ static __global__ void KERNEL_BOUNDS((forward_tiles<T, KP>::THREADS),
         struct tile_acc s[S::ROW_TILES][S::KEYS / TILE];
         cp_async_wait<0>();
         __syncthreads(); /* the keys have arrived, and the values are free */
-        stage_keys<T, KP>(p, values, value_rows, i);
+        stage_keys<T, KP, ALIGNED>(p, values, value_rows, i);
         if (active) multiply_abt<T, KP>(s, load, keys);
         cp_async_wait<0>();
         __syncthreads(); /* the values have arrived, and the keys are free */
-        if (i + 1 < end) stage_keys<T, KP>(p, keys, key_rows, i + 1);
+        if (i + 1 < end) stage_keys<T, KP, ALIGNED>(p, keys, key_rows, i + 1);
         if (!active) continue;
         if (p.sign <= 0) apply_sign(s, p.sign);
         if (!all_visible(warp_mask, key, S::KEYS)) apply_mask(p, s, b, first + own, key);
@@ -353,7 +354,7 @@ static enum status launch_forward(const struct attention *a, const struct attent
         return STATUS_OK;
     }
     if (p.splits == 1) {
-        LAUNCH((flash_forward_kernel<T, KP>), grid, S::THREADS, S::SHARED_BYTES, queue, p);
+        FLASH_LAUNCH(flash_forward_kernel, T, KP, grid, S::THREADS, S::SHARED_BYTES, queue, p);
         return STATUS_OK;
     }
     struct forward_params part = p;
@@ -366,7 +367,7 @@ static enum status launch_forward(const struct attention *a, const struct attent
     arena_reset(&queue->scratch, mark);
     part.merge = false, part.io.lse_BHT = lses;
     part.out = {outs, true, a->K % 2 == 0};
-    LAUNCH((flash_forward_kernel<T, KP>), grid, S::THREADS, S::SHARED_BYTES, queue, part);
+    FLASH_LAUNCH(flash_forward_kernel, T, KP, grid, S::THREADS, S::SHARED_BYTES, queue, part);
     LAUNCH(combine_splits_kernel, (unsigned)ceil_div(rows, 256 / TILE_WARP), 256, 0, queue, p, outs,
            lses);
     return STATUS_OK;

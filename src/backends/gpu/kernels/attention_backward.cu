@@ -130,7 +130,7 @@ static __device__ __forceinline__ void mask_ds(const struct backward_params &p,
     }
 }
 
-template <typename T, int KP>
+template <typename T, int KP, bool ALIGNED>
 static __global__ void KERNEL_BOUNDS((backward_tiles<T, KP>::DQ_THREADS),
                                      (backward_tiles<T, KP>::DQ_BLOCKS))
     flash_dq_kernel(const struct backward_params p)
@@ -147,12 +147,13 @@ static __global__ void KERNEL_BOUNDS((backward_tiles<T, KP>::DQ_THREADS),
     int64_t q_stride = (int64_t)a.q_stride, kv_stride = (int64_t)a.kv_stride;
     int64_t to_head = (int64_t)head * a.K, to_group = (int64_t)group * a.K;
     struct token_rows<T> q = {
-        (const T *)p.io.q_BTHK, q_stride, rows_left, 1, a.K, p.aligned
+        (const T *)p.io.q_BTHK, q_stride, rows_left, 1, a.K, ALIGNED || p.aligned
     };
     struct token_rows<T> dout = {
-        (const T *)p.io.dout_BTHK, dense, rows_left, 1, a.K, p.aligned
+        (const T *)p.io.dout_BTHK, dense, rows_left, 1, a.K, ALIGNED || p.aligned
     };
-    struct token_rows<T> k = {(const T *)p.io.k_BSGK, kv_stride, 0, 1, a.K, p.aligned}, v = k;
+    struct token_rows<T> k = {(const T *)p.io.k_BSGK, kv_stride, 0, 1, a.K, ALIGNED || p.aligned},
+                         v = k;
     q.base += token * q_stride + to_head, dout.base += token * dense + to_head;
     v.base = (const T *)p.io.v_BSGK;
     k.base += (int64_t)b * a.S * kv_stride + to_group;
@@ -316,7 +317,7 @@ static __device__ __forceinline__ int next_query_block(const struct backward_par
     return p.query_blocks;
 }
 
-template <typename T, int KP>
+template <typename T, int KP, bool ALIGNED>
 static __global__ void KERNEL_BOUNDS((backward_tiles<T, KP>::THREADS),
                                      (backward_tiles<T, KP>::BLOCKS))
     flash_dkv_kernel(const struct backward_params p)
@@ -338,7 +339,7 @@ static __global__ void KERNEL_BOUNDS((backward_tiles<T, KP>::THREADS),
     int64_t kv_stride = (int64_t)a.kv_stride, dense = (int64_t)a.H * a.K;
     int64_t to_keys = ((int64_t)b * a.S + first) * kv_stride + (int64_t)group * a.K;
     struct token_rows<T> k = {
-        (const T *)p.io.k_BSGK, kv_stride, rows_left, 1, a.K, p.aligned
+        (const T *)p.io.k_BSGK, kv_stride, rows_left, 1, a.K, ALIGNED || p.aligned
     };
     struct token_rows<T> v = k;
     v.base = (const T *)p.io.v_BSGK;
@@ -349,7 +350,7 @@ static __global__ void KERNEL_BOUNDS((backward_tiles<T, KP>::THREADS),
     auto stage_block = [&](T *to, const void *from, int64_t stride, int index, int head) {
         int64_t t = (int64_t)index * S::VISITED, skip = ((int64_t)b * a.T + t) * stride;
         struct token_rows<T> rows = {
-            (const T *)from, stride, 0, 1, a.K, p.aligned
+            (const T *)from, stride, 0, 1, a.K, ALIGNED || p.aligned
         };
         if (index < p.query_blocks) rows.base += skip + (int64_t)(group * heads + head) * a.K;
         if (index < p.query_blocks) rows.count = (int)(a.T - t);
@@ -481,11 +482,11 @@ static enum status launch_backward(const struct attention *a, const struct atten
         LAUNCH(tile_masks_kernel, (unsigned)ceil_div(B * query_blocks, warps), 256, 0, queue, p,
                S::VISITED, (int64_t)(B * query_blocks));
     p.own_tiles = (int)query_tiles;
-    LAUNCH((flash_dq_kernel<T, KP>), (unsigned)(B * H * query_tiles), S::DQ_THREADS, S::DQ_BYTES,
-           queue, p);
+    FLASH_LAUNCH(flash_dq_kernel, T, KP, (unsigned)(B * H * query_tiles), S::DQ_THREADS,
+                 S::DQ_BYTES, queue, p);
     p.own_tiles = (int)key_tiles;
-    LAUNCH((flash_dkv_kernel<T, KP>), (unsigned)(B * G * key_tiles), S::THREADS, S::BYTES, queue,
-           p);
+    FLASH_LAUNCH(flash_dkv_kernel, T, KP, (unsigned)(B * G * key_tiles), S::THREADS, S::BYTES,
+                 queue, p);
     return STATUS_OK;
 }
 

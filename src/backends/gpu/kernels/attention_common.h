@@ -363,6 +363,21 @@ static __device__ __forceinline__ void store_row(const struct attention_output &
     }
 }
 
+/* bf16 kernels with warps of 64 are compiled for aligned rows alone, too: beside the path for
+ * others their loops need more registers. */
+template <typename T>
+constexpr bool KNOWS_ALIGNED_ROWS = TILE_WARP == 64 && sizeof(T) == sizeof(bf16);
+
+/* Launches kernel<T, KP, whether all rows are known to be aligned>. */
+#define FLASH_LAUNCH(kernel, T, KP, grid, block, shared_bytes, queue, p)                           \
+    do {                                                                                           \
+        constexpr bool KNOWN = KNOWS_ALIGNED_ROWS<T>;                                              \
+        if (KNOWN && (p).aligned)                                                                  \
+            LAUNCH((kernel<T, KP, KNOWN>), grid, block, shared_bytes, queue, p);                   \
+        else                                                                                       \
+            LAUNCH((kernel<T, KP, false>), grid, block, shared_bytes, queue, p);                   \
+    } while (0)
+
 /* Calls run<T, KP>(a, io, queue) for the dtype and the padded head size. */
 #define FLASH_DISPATCH(run, a, io, queue)                                                          \
     do {                                                                                           \
