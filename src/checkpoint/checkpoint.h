@@ -24,6 +24,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "checkpoint/checkpoint_config.h"
+#include "checkpoint/folder.h"
 #include "comm/comm.h"
 #include "data/data_config.h"
 #include "formats/safetensors.h"
@@ -113,26 +114,25 @@ enum status checkpointer_open(struct checkpointer **out, const struct checkpoint
  * `failed`: the run failed on this rank, so that the copy gets only the stop timeout. */
 enum status checkpointer_close(struct checkpointer *c, bool failed);
 
-/* Saves step-<state->step>, and sets later steps aside, as checkpointer_abandon does.  Async: first
- * waits for the previous save and warns if it failed; then copies the state to the staging buffer
- * and returns, and each rank's save thread writes it.
+/* Saves step-<state->step>.  Async: first waits for the previous save and warns if it failed; then
+ * copies the state to the staging buffer and returns, and each rank's save thread writes it.
  * Shape, layout, shard, tokenizer and the ranges of moments in INT8 stay borrowed until the save is
  * done.  IO: nothing is left under the final name, and an older checkpoint of that name is
- * untouched, unless only setting later steps aside failed.  DIVERGED: likewise, as the state has
- * values that checkpoint_load would reject; the message has tensor and rank.  If the previous save,
- * an async one, failed so, this one is not started.  DEVICE: the state cannot be copied from the
- * device. */
+ * untouched.  DIVERGED: likewise, as the state has values that checkpoint_load would reject; the
+ * message has tensor and rank.  If the previous, async save failed so, this one is not started.
+ * DEVICE: the state cannot be copied from the device. */
 enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_state *state);
 /* Waits for the pending save, if any, and returns its status, the same on all ranks. */
 enum status checkpointer_wait(struct checkpointer *c);
 /* The same, but logs a failure: the run continues, or ends for another reason. */
 enum status checkpointer_drain(struct checkpointer *c);
 
-/* Sets aside all checkpoints after `step`, which the run repeats from there: they move to a folder
+/* Sets aside all checkpoints after `step`, from which the run counts on: they move to a folder
  * abandoned-<step>-<number>, and the copier sets aside their copies in the background.  On rank 0
  * `branch` (NULL: not needed) becomes its path, empty if there are no such checkpoints.  Wait for a
  * pending save first.  IO. */
-enum status checkpointer_abandon(struct checkpointer *c, int64_t step, struct text *branch);
+enum status checkpointer_abandon(struct checkpointer *c, int64_t step, enum abandon_order order,
+                                 struct text *branch);
 
 /* Seconds that the last save took that is known to have ended; 0: none. */
 double checkpointer_save_seconds(const struct checkpointer *c);

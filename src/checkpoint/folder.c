@@ -395,7 +395,8 @@ static enum status move_step(const char *folder, int64_t step, const char *branc
     return st;
 }
 
-enum status folder_abandon(const char *folder, int64_t step, struct text *branch)
+enum status folder_abandon(const char *folder, int64_t step, enum abandon_order order,
+                           struct text *branch)
 {
     struct folder_steps l;
     enum status st = STATUS_OK;
@@ -404,9 +405,10 @@ enum status folder_abandon(const char *folder, int64_t step, struct text *branch
     if (!l.count || l.steps[l.count - 1] <= step) goto out;
     name_branch(folder, step, branch);
     TRY_OUT(file_make_dirs(branch->data));
-    /* The newest first: whatever a kill leaves, no later step outlives an earlier one. */
-    for (size_t i = l.count; i-- > 0 && l.steps[i] > step;)
-        TRY_OUT(move_step(folder, l.steps[i], branch->data));
+    for (size_t i = 0; i < l.count; i++) {
+        int64_t moved = l.steps[order == ABANDON_OLDEST_FIRST ? i : l.count - 1 - i];
+        if (moved > step) TRY_OUT(move_step(folder, moved, branch->data));
+    }
     TRY_OUT(file_sync_dir(branch->data));
     TRY_OUT(file_sync_dir(folder));
 out:

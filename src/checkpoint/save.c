@@ -175,34 +175,12 @@ static enum status make_empty_folder(const char *folder)
     return STATUS_OK;
 }
 
-/* On rank 0.  Copies stop first, as they read the folders that are moved. */
-static enum status set_aside(const struct checkpointer *c, int64_t step, struct text *branch)
-{
-    struct folder_steps l;
-    text_clear(branch);
-    TRY(folder_steps_read(&l, c->folder));
-    bool has_later = l.count && l.steps[l.count - 1] > step;
-    folder_steps_release(&l);
-    if (!has_later) return STATUS_OK;
-    if (c->copier) copier_abandon(c->copier, step);
-    TRY(folder_abandon(c->folder, step, branch));
-    log_line(LOG_INFO, "moved the checkpoints after step %lld to %s", (long long)step,
-             branch->data);
-    return STATUS_OK;
-}
-
-/* Later steps are damaged, or from before the run counted its steps again: no start must resume
- * from them. */
 static enum status commit(const struct checkpointer *c, struct manifest *m,
                           const struct checkpoint_state *s)
 {
     int64_t step = s->step;
-    struct text branch = {0};
     TRY(manifest_finish(m));
     TRY(folder_commit(c->folder, m->folder, step));
-    enum status st = set_aside(c, step, &branch);
-    text_release(&branch);
-    TRY(st);
     if (c->copier) copier_add(c->copier, step); /* before deleting: a copy must not begin then */
     int64_t busy = c->copier ? copier_busy(c->copier) : -1;
     folder_retain(c->folder, c->keep_latest_k, step, busy, s->keep_before);
@@ -310,11 +288,30 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
     return STATUS_OK;
 }
 
-enum status checkpointer_abandon(struct checkpointer *c, int64_t step, struct text *branch)
+/* On rank 0.  Copies stop first, as they read the folders that are moved. */
+static enum status set_aside(const struct checkpointer *c, int64_t step, enum abandon_order order,
+                             struct text *branch)
+{
+    struct folder_steps l;
+    text_clear(branch);
+    TRY(folder_steps_read(&l, c->folder));
+    bool has_later = l.count && l.steps[l.count - 1] > step;
+    folder_steps_release(&l);
+    if (!has_later) return STATUS_OK;
+    if (c->copier) copier_abandon(c->copier, step, order);
+    TRY(folder_abandon(c->folder, step, order, branch));
+    log_line(LOG_INFO, "moved the checkpoints after step %lld to %s", (long long)step,
+             branch->data);
+    return STATUS_OK;
+}
+
+enum status checkpointer_abandon(struct checkpointer *c, int64_t step, enum abandon_order order,
+                                 struct text *branch)
 {
     struct text unused = {0};
     BUG_IF(c->running);
-    enum status st = c->ranks.rank ? STATUS_OK : set_aside(c, step, branch ? branch : &unused);
+    enum status st = STATUS_OK;
+    if (c->ranks.rank == 0) st = set_aside(c, step, order, branch ? branch : &unused);
     text_release(&unused);
     return comm_agree(&c->ranks, st);
 }

@@ -174,7 +174,7 @@ static enum status open_lines(struct metrics *m)
     TRY_OUT(keep_lines(m, path));
     TRY_OUT(history_truncate(path, &end, &num_removed));
     if (num_removed)
-        log_line(LOG_INFO, "%s: removed %zu line%s after step %lld; those steps will be repeated",
+        log_line(LOG_INFO, "%s: removed %zu line%s after step %lld, from which the run continues",
                  path, num_removed, num_removed == 1 ? "" : "s", (long long)end.last_step);
     TRY_OUT(append_file_open(&m->lines, path, 0));
 out:

@@ -148,7 +148,7 @@ static enum status resume_state(struct training_run *r, const struct start *from
     if (!option_list_contains(&from->excluded, "lr_scheduler")) t->steps_done = found->step;
     TRY(trainer_state_load(t, found->train, has_moments));
     count_moments(t, from, found);
-    bool continues = t->steps_done == found->step; /* otherwise its step numbers are of before */
+    bool continues = t->steps_done == found->step; /* else the count of steps is another */
     TRY(guard_load(&r->guard, continues ? json_get(found->train, "guard") : NULL));
     r->validation_due = r->config->validation.enable && continues &&
                         json_true(json_get(found->train, "validation_due"));
@@ -214,8 +214,8 @@ static enum status init_weights(struct training_run *r, const struct start *from
 
 static void note_own_start(struct training_run *r, const struct start *s)
 {
-    r->counts_again = r->trainer.steps_done != s->step;
-    r->saved_step = r->counts_again ? -1 : s->step;
+    r->saved_step = r->trainer.steps_done;
+    r->counts_again = s->step > 0 && option_list_contains(&s->excluded, "lr_scheduler");
     bool left_out = option_list_contains(&s->excluded, "optimizer") && !r->counts_again;
     r->first_good = left_out ? s->step + 1 : 0;
 }

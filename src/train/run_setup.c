@@ -164,7 +164,6 @@ enum status run_setup_open(struct training_run *r, const struct machine *machine
     TRY(run_checkpoint_fill(r));
     TRY(comm_agree(world_group, r->is_main ? write_config(r) : STATUS_OK));
     if (r->loader) inputs_skip_rows(c, r->loader);
-    TRY(comm_agree(world_group, run_setup_open_outputs(r)));
     TRY(repeats_open(&r->repeats, &r->data, r->loader, world_group));
     return STATUS_OK;
 }

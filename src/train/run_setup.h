@@ -6,12 +6,12 @@
 
 #include "train/training_run.h"
 
-/* Opens the log, tokenizer, data, trainer, checkpointer and outputs, and fills in weights and
- * counters (run_checkpoint_fill).  The caller has set the fields from `whole` to `end`, and
- * `report`; all others are 0.  After an error, run_setup_close closes what is open. */
+/* Opens the log, tokenizer, data, trainer and checkpointer, and fills in weights and counters
+ * (run_checkpoint_fill).  The caller has set the fields from `whole` to `end`, and `report`; all
+ * others are 0.  After an error, run_setup_close closes what is open. */
 enum status run_setup_open(struct training_run *r, const struct machine *machine);
 /* Opens the files of metrics and, on every rank, of skipped records, which continue after the last
- * step.  For run_setup_open, and after a rollback, when both are closed. */
+ * step.  Before the first step, and after a rollback, when both are closed. */
 enum status run_setup_open_outputs(struct training_run *r);
 /* Waits for a pending save, reports the end of the run, and closes what is open.  Returns the first
  * failure: `st`, how the stage ended, or that of the save. */

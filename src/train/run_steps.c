@@ -14,6 +14,7 @@
 #include "train/run_checkpoint.h"
 #include "train/run_report.h"
 #include "train/run_setup.h"
+#include "train/start.h"
 #include "train/traced_step.h"
 #include "train/validation.h"
 
@@ -197,13 +198,22 @@ static enum status run_step(struct training_run *r, struct step_result *s)
     return add_step(step, "training", st);
 }
 
-/* Saves what was loaded as the step that it is now, which sets the checkpoints before aside: their
- * steps are of another count, so that the run must not roll back to them, or resume from them. */
+/* Saves what was loaded as step 0, then sets the checkpoints of the other count of steps aside: the
+ * run must not resume from them.  Until the last of them is moved, the same command starts from it
+ * again. */
 static enum status start_lineage(struct training_run *r)
 {
     const struct checkpoint_config *c = &r->config->checkpoint;
+    struct text branch = {0};
+    enum status st = STATUS_OK;
     if (!r->counts_again || !c->enable || c->load_only) return STATUS_OK;
-    return run_checkpoint_save_if_possible(r);
+    r->saved_step = -1;
+    TRY(add_step(0, "saving a checkpoint", run_checkpoint_save_now(r)));
+    TRY_OUT(checkpointer_abandon(r->checkpointer, 0, ABANDON_OLDEST_FIRST, &branch));
+    if (branch.len) start_keep_metrics(r->whole, branch.data);
+out:
+    text_release(&branch);
+    return st;
 }
 
 static enum status train_stage(struct training_run *r)
@@ -211,7 +221,6 @@ static enum status train_stage(struct training_run *r)
     const struct config *c = r->config;
     struct trainer *t = &r->trainer;
     int64_t begin = t->steps_done, last = c->training.steps, end = r->end;
-    TRY(start_lineage(r));
     if (r->saved_step < 0) r->saved_step = begin; /* it can start there again */
     TRY(stop_check(&r->stop));
     if (r->validation_due) {
@@ -312,6 +321,8 @@ static enum status save_before_failing(struct training_run *r, enum status why)
 
 enum status run_steps_train(struct training_run *r)
 {
+    TRY(start_lineage(r));
+    TRY(comm_agree(training_run_world(r), run_setup_open_outputs(r)));
     enum status st = train_stage(r);
     if (st == STATUS_REQUEUE) return stop_early(r);
     return st ? save_before_failing(r, st) : STATUS_OK;

@@ -251,8 +251,7 @@ out:
     return st;
 }
 
-/* The abandoned branch's metrics go with it: the run's own are cut back to the step. */
-static void keep_metrics(const struct config *c, const char *branch)
+void start_keep_metrics(const struct config *c, const char *branch)
 {
     char *from = file_join(c->job.dump_folder, "metrics.jsonl"),
          *to = file_join(branch, "metrics.jsonl");
@@ -271,7 +270,7 @@ static enum status record_start(const struct start *s, const struct config *c,
     const struct checkpoint_config *k = &c->checkpoint;
     char *folder = file_join(c->job.dump_folder, k->folder);
     enum status st = STATUS_OK;
-    if (s->rewinds && branch->len) keep_metrics(c, branch->data);
+    if (s->rewinds && branch->len) start_keep_metrics(c, branch->data);
     if (s->rewinds)
         st = rewind_record(folder, s->step, branch->data);
     else if (k->load_step < 0)
@@ -292,7 +291,8 @@ enum status start_finish(const struct start *s, const struct config *c,
     enum status st = STATUS_OK;
     bool is_root = world->rank == 0;
     if (!s->own || !c->checkpoint.enable || c->checkpoint.load_only) return STATUS_OK;
-    if (s->rewinds) TRY_OUT(checkpointer_abandon(checkpointer, s->step, &branch));
+    if (s->rewinds)
+        TRY_OUT(checkpointer_abandon(checkpointer, s->step, ABANDON_NEWEST_FIRST, &branch));
     st = comm_agree(world, is_root ? record_start(s, c, &branch) : STATUS_OK);
 out:
     text_release(&branch);

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fault/trial.h"
 
-enum failing_scene { TRAIN, KEEP, RESUME, RANKS };
+enum failing_scene { TRAIN, KEEP, RESUME, RECOUNT, RANKS };
 struct failpoint {
     const char *name;
     enum failing_scene scene;
@@ -59,6 +59,21 @@ TEST(failpoints_of_a_resume_are_survived)
     CHECK_STATUS(OK, file_rename(s.output, start));
     s.name = "resume", s.start = start;
     CHECK(try_points(&s, RESUME) == 0);
+}
+
+TEST(failpoints_of_a_run_that_counts_its_steps_again_are_survived)
+{
+    struct scene s;
+    scene_train(&s, 1,
+                "training.steps=5 checkpoint.interval=9 "
+                "checkpoint.enable_first_step_checkpoint=true");
+    const char *start = test_path(s.folder, "start"); /* with step-1 and step-5 */
+    CHECK_STATUS(OK, file_rename(s.straight, start));
+    CHECK_STATUS(OK, file_remove_tree(test_path(start, "metrics.jsonl")));
+    scene_init_train(&s, 1, "checkpoint.exclude_from_loading=lr_scheduler");
+    s.name = "recount", s.start = start;
+    scene_open(&s);
+    CHECK(try_points(&s, RECOUNT) == 0);
 }
 
 TEST(failpoints_of_ranks_are_survived)

@@ -106,11 +106,13 @@ static const char *compare_bytes(const char *want, const char *got)
     return bad;
 }
 
-/* Not times, and not temporary files that file_write leaves when it is killed: readers ignore
- * them, and the next writer of that name removes them. */
+/* Not times, not temporary files that file_write leaves when it is killed: readers ignore them, and
+ * the next writer of that name removes them; nor checkpoints that were set aside, which a kill may
+ * divide among several folders. */
 static bool is_compared(const char *name)
 {
-    return strcmp(name, "log.txt") != 0 && !strstr(name, ".tmp-");
+    return strcmp(name, "log.txt") != 0 && !strstr(name, ".tmp-") &&
+           strncmp(name, "abandoned-", 10) != 0;
 }
 
 static bool is_step(const char *name)

@@ -238,7 +238,7 @@ static bool has_step(const char *dump, const char *name)
     return file_exists(test_path(test_path(dump, "checkpoint"), name));
 }
 
-/* The run's earlier checkpoints are of another count of steps. */
+/* The steps of its earlier checkpoints are counted from another start. */
 TEST(a_run_that_counts_steps_from_0_again_leaves_one_lineage)
 {
 #define STAGE "data.stage.0.at_step=10 data.stage.0.seq_len=24 lr_scheduler.total_steps=40 "
@@ -247,12 +247,27 @@ TEST(a_run_that_counts_steps_from_0_again_leaves_one_lineage)
     const char *both = STAGE "training.steps=20 checkpoint.exclude_from_loading=lr_scheduler";
     CHECK(runs_train(p.config, p.a, STAGE "training.steps=30", NULL) == 0);
     CHECK(test_run((const char *[]){"cp", "-r", p.a, p.b, NULL}, NULL, NULL) == 0);
+    const char *seed = STAGE "training.steps=20 checkpoint.exclude_from_loading=lr_scheduler "
+                             "checkpoint.create_seed_checkpoint=true";
+    CHECK(runs_train(p.config, p.b, seed, NULL) == 0);
+    CHECK(!has_step(p.b, "step-0") && has_step(p.b, "step-30"));
     CHECK(runs_train(p.config, p.a, again, NULL) == 0);
     CHECK(has_step(p.a, "step-0") && has_step(p.a, "abandoned-0-1/step-30"));
+    runs_check_same_metrics(test_path(p.a, "checkpoint/abandoned-0-1"), p.b);
     CHECK(runs_train(p.config, p.a, both, NULL) == 0); /* as a requeue has it: from step 14 */
     CHECK(runs_train(p.config, p.b, both, NULL) == 0);
     check_same_checkpoint(&p, 20);
     CHECK(!has_step(p.b, "step-30"));
+    run_paths_release(&p);
+}
+
+TEST(saves_leave_folders_of_later_steps_alone)
+{
+    struct run_paths p = run_paths_make();
+    CHECK(runs_train(p.config, p.a, "training.steps=10", NULL) == 0);
+    CHECK_STATUS(OK, file_make_dirs(test_path(p.a, "checkpoint/step-0040"))); /* a user's */
+    CHECK(runs_train(p.config, p.a, "training.steps=20", NULL) == 0);
+    CHECK(has_step(p.a, "step-20") && has_step(p.a, "step-0040"));
     run_paths_release(&p);
 }
 
