@@ -4,6 +4,7 @@
 #include "base/activity.h"
 #include "base/log.h"
 #include "checkpoint/folder.h"
+#include "train/start.h"
 #include "train/trainer_state.h"
 
 #include <stdio.h>
@@ -19,43 +20,65 @@ static enum status restore_guard(struct guard *g, const struct json *train)
     return STATUS_OK;
 }
 
-static enum status skip_rows(struct rollback *b, const struct json *cursor)
+/* What a start from a checkpoint leaves out (checkpoint.exclude_from_loading): the run has left it
+ * out since. */
+struct left_out {
+    int64_t optimizer, lr_scheduler, data;
+};
+
+static enum status find_left_out(const struct rollback *b, const char *folder, struct left_out *out)
 {
-    int64_t next, position;
+    const struct config *c = b->trainer->config;
+    const struct comm *world = b->state->world;
+    *out = (struct left_out){0};
+    if (world->rank == 0)
+        *out = (struct left_out){.optimizer = start_leaves_out(folder, c, "optimizer"),
+                                 .lr_scheduler = start_leaves_out(folder, c, "lr_scheduler"),
+                                 .data = start_leaves_out(folder, c, "dataloader")};
+    return comm_broadcast_bytes(world, 0, out, sizeof *out);
+}
+
+/* `starts_over`: since the checkpoint, the data has started from its first row. */
+static enum status skip_rows(struct rollback *b, const struct json *cursor, bool starts_over)
+{
+    int64_t next = 0, position;
     if (!b->loader) return STATUS_OK;
-    TRY(loader_read_next(cursor, b->trainer->config->data.order, &next, &position));
-    /* exclude_from_loading has started the data over since that checkpoint */
-    if (next > (int64_t)loader_position(b->loader)) next = 0;
+    if (!starts_over)
+        TRY(loader_read_next(cursor, b->trainer->config->data.order, &next, &position));
+    if (next > (int64_t)loader_position(b->loader))
+        FAIL(DATA, "the data position is after row %lld, where the run is",
+             (long long)loader_position(b->loader));
     b->rows = (struct row_interval){(uint64_t)next, loader_position(b->loader)};
     loader_record_skipped(b->loader, b->rows);
     return STATUS_OK;
 }
 
 static enum status restore(struct rollback *b, const char *folder,
-                           const struct checkpoint_found *found)
+                           const struct checkpoint_found *found, bool starts_over)
 {
     if (!found->train || !found->has_moments)
         FAIL(DATA, "%s has only the model, so that the run cannot go back to it", folder);
     b->trainer->steps_done = found->step;
     TRY(trainer_state_load(b->trainer, found->train, true));
     TRY(restore_guard(b->guard, found->train));
-    TRY(skip_rows(b, json_get(found->train, "data")));
+    TRY(skip_rows(b, json_get(found->train, "data"), starts_over));
     return STATUS_OK;
 }
 
-static enum status load(struct rollback *b, const char *folder)
+static enum status load(struct rollback *b, const char *folder, bool starts_over)
 {
     struct checkpoint_found found = {0};
     const struct load_rules rules = {.resumes = true};
     enum status st = checkpoint_load(folder, b->state, &rules, &found);
     if (!st && !found.has_ema) st = trainer_start_ema(b->trainer); /* likewise when a run resumes */
-    if (!st) st = comm_agree(b->state->world, restore(b, folder, &found));
+    if (!st) st = comm_agree(b->state->world, restore(b, folder, &found, starts_over));
     json_free(found.state);
     TRY(st);
     return trainer_sync_weights(b->trainer);
 }
 
-/* The newest checkpoint before `limit` that is intact. */
+/* The newest checkpoint before `limit` that is intact, but none from before a start that left out
+ * the optimizer or the schedule. */
 static enum status load_newest(struct rollback *b, int64_t limit)
 {
     const struct comm *world = b->state->world;
@@ -67,12 +90,14 @@ static enum status load_newest(struct rollback *b, int64_t limit)
         char *folder;
         TRY(checkpoint_find(b->folder, limit, true, world, &folder));
         if (!folder) return status_restore(&damage);
+        struct left_out left_out;
         limit = folder_path_step(folder);
-        if (limit < b->first_step) {
+        st = find_left_out(b, folder, &left_out);
+        if (st || limit < b->first_step || left_out.optimizer || left_out.lr_scheduler) {
             free(folder);
-            return status_restore(&damage);
+            return st ? st : status_restore(&damage);
         }
-        st = load(b, folder);
+        st = load(b, folder, left_out.data);
         free(folder);
         if (st && st != STATUS_DATA) return st;
         if (st) status_save(&damage, st);

@@ -39,6 +39,7 @@ bool rollback_is_enabled(const struct guard_config *c);
 int64_t rollback_limit(const struct guard *g, int64_t step);
 
 /* Loads the newest good checkpoint, or an older one if that is damaged, and sets later ones aside.
+ * A checkpoint from before a start that left out the optimizer or the schedule is not good.
  * Without a good one it warns, changes nothing, and b->to is -1.  DIVERGED: guard.max_rollbacks is
  * reached, or there is no good checkpoint, and the step was not finite or b->is_needed.  DATA: all
  * are damaged. */

@@ -216,8 +216,6 @@ static void note_own_start(struct training_run *r, const struct start *s)
 {
     r->saved_step = r->trainer.steps_done;
     r->counts_again = s->step > 0 && option_list_contains(&s->excluded, "lr_scheduler");
-    bool left_out = option_list_contains(&s->excluded, "optimizer") && !r->counts_again;
-    r->first_good = left_out ? s->step + 1 : 0;
 }
 
 enum status run_checkpoint_fill(struct training_run *r)

@@ -128,7 +128,7 @@ static enum status roll_back(struct training_run *r, const struct step_result *s
                          .trainer = &r->trainer,
                          .loader = r->loader,
                          .guard = &r->guard,
-                         .first_step = r->begin > r->first_good ? r->begin : r->first_good,
+                         .first_step = r->begin,
                          .result = s,
                          .is_needed = is_needed};
     r->trainer.is_updating = true; /* if the rollback fails, no whole state is left to save */

@@ -37,7 +37,6 @@ struct training_run {
     struct stop stop;
     bool validation_due;    /* of the last step: begun and not completed */
     bool counts_again;      /* the run's own checkpoint was loaded without its count of steps */
-    int64_t first_good;     /* earlier checkpoints have moments that the run left out */
     int64_t saved_step;     /* step of the newest checkpoint; -1: none */
     int64_t unsavable_step; /* the last one whose state was too bad to be saved; -1: none */
     double saved_at_s;

@@ -209,26 +209,33 @@ TEST(rows_of_guard_skip_rows_are_skipped)
     spike_run_close(&rolled_back), spike_run_close(&s);
 }
 
-/* Also to one whose data position is that of other rows. */
+/* Whether the data position of that checkpoint is after the run's or before it. */
 TEST(spike_after_the_data_started_over_is_rolled_back_to_the_checkpoint_before)
 {
+    static const int begin[] = {120, 50};
     const char *excluded[] = {"dataloader"};
-    struct spike_run s;
-    SPIKE_RUN_OPEN(&s, "guard.on_spike=rollback", "guard.skip_rows=[[200, 209]]");
-    CHECK_STATUS(OK, train(&s));
-    struct config *c = &s.config;
-    struct option_list none = c->checkpoint.exclude_from_loading;
-    c->checkpoint.exclude_from_loading = (struct option_list){excluded, 1};
-    c->guard.skip_rows.count = 0;
-    c->checkpoint.interval = 1000, c->training.steps = 240;
-    arena_release(&s.machine.machine.queue->scratch);
-    CHECK_STATUS(OK, train(&s));
-    char *log = read_text(&s, "log.txt");
-    CHECK(strstr(
-        log, "rolled back from step 225 to the checkpoint of step 120; skipping rows 0 to 209"));
-    free(log);
-    c->checkpoint.exclude_from_loading = none;
-    spike_run_close(&s);
+    for (int i = 0; i < 2; i++) {
+        struct spike_run s;
+        char line[100];
+        SPIKE_RUN_OPEN(&s, "guard.on_spike=rollback", "guard.skip_rows=[[200, 209]]");
+        struct config *c = &s.config;
+        c->training.steps = begin[i];
+        CHECK_STATUS(OK, train(&s));
+        struct option_list none = c->checkpoint.exclude_from_loading;
+        c->checkpoint.exclude_from_loading = (struct option_list){excluded, 1};
+        c->guard.skip_rows.count = 0;
+        c->checkpoint.interval = 1000, c->training.steps = begin[i] + 120;
+        arena_release(&s.machine.machine.queue->scratch);
+        CHECK_STATUS(OK, train(&s));
+        char *log = read_text(&s, "log.txt");
+        snprintf(line, sizeof line,
+                 "from step %d to the checkpoint of step %d; skipping rows 0 to 209",
+                 begin[i] + 105, begin[i]);
+        CHECK(strstr(log, line));
+        free(log);
+        c->checkpoint.exclude_from_loading = none;
+        spike_run_close(&s);
+    }
 }
 
 /* The next stage does not go back to before its begin. */
@@ -281,6 +288,7 @@ TEST(rollback_to_a_checkpoint_without_a_moving_average_starts_it_again)
     spike_run_close(&s[0]), spike_run_close(&s[1]);
 }
 
+/* Also after a requeue, which resumes from step 103. */
 TEST(run_does_not_roll_back_to_moments_that_it_left_out)
 {
     const char *excluded[] = {"optimizer"};
@@ -292,8 +300,11 @@ TEST(run_does_not_roll_back_to_moments_that_it_left_out)
     CHECK_STATUS(OK, train(&s));
     arena_release(&s.machine.machine.queue->scratch);
     c->checkpoint.exclude_from_loading = (struct option_list){excluded, 1};
-    c->training.steps = 120, c->checkpoint.interval = 1000;
-    CHECK_STATUS(OK, train(&s));
+    c->checkpoint.interval = 1000;
+    for (c->training.steps = 103; c->training.steps <= 120; c->training.steps += 17) {
+        CHECK_STATUS(OK, train(&s));
+        arena_release(&s.machine.machine.queue->scratch);
+    }
     char *log = read_text(&s, "log.txt");
     CHECK(strstr(log, "there is no checkpoint to go back to; the run continues"));
     free(log);
