@@ -285,7 +285,8 @@ static enum status load_file(struct config *c, const char *path)
     struct toml *tree = NULL;
     if (!*path) FAIL(MISSING, "the name of the configuration file is empty");
     if (file_is_dir(path) && file_exists_in(path, "config.toml"))
-        FAIL(DATA, "%s: is a folder; did you mean %s/config.toml?", path, path);
+        FAIL(DATA, "%s: is a folder; did you mean %s%sconfig.toml?", path, path,
+             path[strlen(path) - 1] == '/' ? "" : "/");
     if (file_is_dir(path)) FAIL(DATA, "%s: is a folder; expected a configuration file", path);
     enum status st = file_read(path, MAX_FILE_BYTES, &bytes);
     if (!st && toml_parse(bytes.data, bytes.len, path, &tree)) st = STATUS_CONFIG;

@@ -123,7 +123,8 @@ TEST(memory_options_set_what_their_settings_say)
         int count = 0;
         struct config c = l.config;
         struct layouts loaded;
-        while (next) words[count++] = strsep(&next, " ");
+        while (next && count < 4) words[count++] = strsep(&next, " ");
+        CHECK(!next);
         layouts_open(&loaded, 4, 0, words, count);
         f.options[i].set(&c);
         config_for_each(&loaded.config, add_value, &want);
