@@ -1,5 +1,5 @@
-/* comparison.h -- differences between two model folders: tensors, moments, moving
- * average, config.json, state.json.
+/* comparison.h -- differences between two model folders: tensors, moments, moving average,
+ * config.json, state.json.
  *
  * Memory   A megabyte of elements of each, however large the model. */
 // SPDX-License-Identifier: Apache-2.0
