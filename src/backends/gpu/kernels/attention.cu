@@ -235,21 +235,16 @@ static __global__ void KERNEL_BOUNDS((forward_tiles<T, KP>::THREADS),
     }
     if (S::STAGED) stage_rows<T, KP, S::ROWS, S::THREADS>(queries, q);
     if (i < end) stage_keys<T, KP, ALIGNED>(p, keys, key_rows, i);
-    auto load_query = [&](struct tile_a<T> *x, int m, int k) {
-        load_a<KP>(x, queries, q, own + m * TILE, k);
-    };
     struct tile_a<T> held[S::HELD ? KP / TILE : 1];
     if (S::HELD && i < end) {
         cp_async_wait<1>();
         if (S::STAGED) __syncthreads(); /* the queries have arrived */
         UNROLL
-        for (int k = 0; S::HELD && k < KP; k += TILE) load_query(&held[k / TILE], 0, k);
+        for (int k = 0; S::HELD && k < KP; k += TILE)
+            load_a<KP>(&held[k / TILE], queries, q, own, k);
     }
-    auto load = [&](struct tile_a<T> *x, int m, int k) {
-        if constexpr (S::HELD)
-            *x = held[k / TILE];
-        else
-            load_query(x, m, k);
+    auto load_query = [&](struct tile_a<T> *x, int m, int k) {
+        *x = own_a<KP, S::HELD>(held, queries, q, own + m * TILE, k);
     };
     for (; i < end; i++) {
         int key = i * S::KEYS;
@@ -258,7 +253,7 @@ static __global__ void KERNEL_BOUNDS((forward_tiles<T, KP>::THREADS),
         cp_async_wait<0>();
         __syncthreads(); /* the keys have arrived, and the values are free */
         stage_keys<T, KP, ALIGNED>(p, values, value_rows, i);
-        if (active) multiply_abt<T, KP>(s, load, keys);
+        if (active) multiply_abt<T, KP>(s, load_query, keys);
         cp_async_wait<0>();
         __syncthreads(); /* the values have arrived, and the keys are free */
         if (i + 1 < end) stage_keys<T, KP, ALIGNED>(p, keys, key_rows, i + 1);

@@ -186,16 +186,10 @@ static __global__ void KERNEL_BOUNDS((backward_tiles<T, KP>::DQ_THREADS),
         load_a<KP>(&held[1][c / TILE], douts, dout, own, c);
     }
     auto load_query = [&](struct tile_a<T> *x, int, int c) {
-        if constexpr (S::HELD)
-            *x = held[0][c / TILE];
-        else
-            load_a<KP>(x, queries, q, own, c);
+        *x = own_a<KP, S::HELD>(held[0], queries, q, own, c);
     };
     auto load_dout = [&](struct tile_a<T> *x, int, int c) {
-        if constexpr (S::HELD)
-            *x = held[1][c / TILE];
-        else
-            load_a<KP>(x, douts, dout, own, c);
+        *x = own_a<KP, S::HELD>(held[1], douts, dout, own, c);
     };
     struct tile_acc dq[1][KP / TILE];
     UNROLL
@@ -371,16 +365,10 @@ static __global__ void KERNEL_BOUNDS((backward_tiles<T, KP>::THREADS),
         load_a<KP>(&held[1][c / TILE], values, v, own, c);
     }
     auto load_key = [&](struct tile_a<T> *x, int, int c) {
-        if constexpr (S::HELD)
-            *x = held[0][c / TILE];
-        else
-            load_a<KP>(x, keys, k, own, c);
+        *x = own_a<KP, S::HELD>(held[0], keys, k, own, c);
     };
     auto load_value = [&](struct tile_a<T> *x, int, int c) {
-        if constexpr (S::HELD)
-            *x = held[1][c / TILE];
-        else
-            load_a<KP>(x, values, v, own, c);
+        *x = own_a<KP, S::HELD>(held[1], values, v, own, c);
     };
     struct tile_acc dk[1][COLUMNS], dv[1][COLUMNS];
     UNROLL

@@ -243,6 +243,17 @@ static __device__ __forceinline__ void load_a(struct tile_a<float> *t, const flo
     }
 }
 
+/* Loads it, or, if HELD, takes it from registers, which hold those of columns 0, TILE, ... */
+template <int KP, bool HELD, typename T>
+static __device__ __forceinline__ struct tile_a<T>
+own_a(const struct tile_a<T> *held, const T *staged, const struct token_rows<T> &rows, int row,
+      int k) {
+    if constexpr (HELD) return held[k / TILE];
+    struct tile_a<T> t;
+    load_a<KP>(&t, staged, rows, row, k);
+    return t;
+}
+
 /* --- tile multiplies; N: number of 16-wide tiles of b's rows or columns --- */
 
 /* s = a b^T: s[row][n] = a[row] . b[n].  load(x, p, k) loads tile p of a's rows from column k
