@@ -245,9 +245,9 @@ static __device__ __forceinline__ void load_a(struct tile_a<float> *t, const flo
 
 /* Loads it, or, if HELD, takes it from registers, which hold those of columns 0, TILE, ... */
 template <int KP, bool HELD, typename T>
-static __device__ __forceinline__ struct tile_a<T>
-own_a(const struct tile_a<T> *held, const T *staged, const struct token_rows<T> &rows, int row,
-      int k) {
+static __device__ __forceinline__ tile_a<T> own_a(const struct tile_a<T> *held, const T *staged,
+                                                  const struct token_rows<T> &rows, int row, int k)
+{
     if constexpr (HELD) return held[k / TILE];
     struct tile_a<T> t;
     load_a<KP>(&t, staged, rows, row, k);
