@@ -238,6 +238,7 @@ enum status start_compare(const struct start *s, const struct config *c,
     enum status st = STATUS_OK;
     if (s->own && log) warn_of_unread_path(s, c);
     if (!s->own || !s->native) return STATUS_OK;
+    TRY(manifest_verify(s->folder, "config.json")); /* what follows would blame the settings */
     read_saved(s->folder, &old, &has_config, &old_shape, &has_shape);
     config_compare(&(struct config_model){has_config ? &old : NULL, has_shape ? &old_shape : NULL},
                    &(struct config_model){c, shape}, &changes);
@@ -309,6 +310,11 @@ static bool may_restore_copy(const struct config *c)
     return may;
 }
 
+static void warn_of_damage(void)
+{
+    log_line(LOG_WARN, "%s; `train` falls back to an older checkpoint", status_message());
+}
+
 enum status start_check(const struct config *c, const struct model_shape *shape, bool log)
 {
     struct start s;
@@ -325,6 +331,7 @@ enum status start_check(const struct config *c, const struct model_shape *shape,
     if (!st) st = checkpoint_check_shapes(s.folder, &state, &rules, log);
     layout_release(&layout);
     bool falls_back = st == STATUS_DATA && s.native; /* to an older checkpoint, with a warning */
+    if (falls_back && log) warn_of_damage();
     start_release(&s);
     return falls_back ? STATUS_OK : st;
 }
@@ -347,9 +354,13 @@ enum status start_read_state(struct start_state *s, const struct config *c,
     *s = (struct start_state){0};
     bool is_found = !start_find(&s->start, c, &search, comm_self()) && s->start.folder;
     if (!is_found || !s->start.whole) return STATUS_OK;
-    bool is_damaged = s->start.native && manifest_verify(s->start.folder, "state.json");
-    enum status st =
-        is_damaged ? STATUS_DATA : checkpoint_read_state(s->start.folder, &state, log, &s->found);
+    const char *folder = s->start.folder;
+    bool is_damaged = s->start.native && manifest_verify(folder, "state.json");
+    if (is_damaged && log) warn_of_damage();
+    is_damaged |= s->start.native && manifest_verify(folder, "config.json");
+    if (is_damaged) start_release_state(s);
+    if (is_damaged) return STATUS_OK;
+    enum status st = checkpoint_read_state(folder, &state, log, &s->found);
     if (st && s->start.native) return STATUS_OK;
     TRY(st);
     return start_check_state(s->start.folder, &s->found);

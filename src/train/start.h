@@ -38,7 +38,8 @@ void start_release(struct start *s);
 
 /* Compares the configuration, and the model's shape, with those of the run's own checkpoint; on one
  * rank, before the checkpoint is loaded.  `log`: logs which settings differ, and what becomes of
- * them.  CONFIG: a change makes another model of its weights (config_changes.refused). */
+ * them.  CONFIG: a change makes another model of its weights (config_changes.refused).  DATA: its
+ * config.json is damaged. */
 enum status start_compare(const struct start *s, const struct config *c,
                           const struct model_shape *shape, bool log);
 

@@ -165,7 +165,7 @@ TEST(a_resume_refuses_another_function_of_the_weights_unless_it_is_accepted)
     leave(&p);
 }
 
-TEST(a_damaged_config_json_is_not_a_changed_setting)
+TEST(a_damaged_config_json_is_damage_and_not_a_changed_setting)
 {
     struct place p;
     make(&p, STEPS(1, 2), "");
@@ -177,8 +177,14 @@ TEST(a_damaged_config_json_is_not_a_changed_setting)
     CHECK(eps && (eps = strpbrk(eps, "123456789")));
     flip(json, (uint64_t)(eps - t.data), 1);
     struct start s = find(&p, INT64_MAX);
-    CHECK_STATUS(OK, start_compare(&s, &p.config, &shape, false));
+    CHECK_STATUS(DATA, start_compare(&s, &p.config, &shape, false));
+    CHECK_MESSAGE("step-2/config.json: checksum mismatch");
     start_release(&s);
+    struct start_state state;
+    CHECK_STATUS(OK, start_check(&p.config, &shape, false)); /* the run falls back */
+    CHECK_STATUS(OK, start_read_state(&state, &p.config, &shape, false));
+    CHECK(!state.start.own && !state.found.train);
+    start_release_state(&state);
     text_release(&t);
     leave(&p);
 }
