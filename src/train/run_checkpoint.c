@@ -144,7 +144,8 @@ static enum status resume_state(struct training_run *r, const struct start *from
     struct trainer *t = &r->trainer;
     bool has_moments = !option_list_contains(&from->excluded, "optimizer");
     if (found->step == 0 && !found->train) return STATUS_OK; /* initial weights */
-    TRY(start_check_state(from->folder, found));
+    TRY(start_check_state(from, r->whole, found));
+    r->has_only_model = !found->has_moments;
     if (!option_list_contains(&from->excluded, "lr_scheduler")) t->steps_done = found->step;
     TRY(trainer_state_load(t, found->train, has_moments));
     count_moments(t, from, found);

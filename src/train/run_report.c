@@ -198,10 +198,9 @@ void run_report_end(const struct run_report *t, const struct training_run *r, bo
     text_reserve(&line, LINE_BYTES); /* as many allocations whatever the numbers */
     if (is_complete && !steps) {
         if (r->trainer.steps_done)
-            log_line(LOG_INFO,
-                     "training.steps = %lld: no step is left after step %lld; increase it to "
-                     "continue",
-                     (long long)r->config->training.steps, (long long)r->trainer.steps_done);
+            log_line(LOG_INFO, "training.steps = %lld: no step is left after step %lld%s",
+                     (long long)r->config->training.steps, (long long)r->trainer.steps_done,
+                     r->has_only_model ? "" : "; increase it to continue");
         else
             log_line(LOG_WARN, "training.steps = 0: nothing was trained");
         if (k->enable && !k->load_only) log_model(r, r->trainer.steps_done, true);

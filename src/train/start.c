@@ -336,14 +336,29 @@ enum status start_check(const struct config *c, const struct model_shape *shape,
     return falls_back ? STATUS_OK : st;
 }
 
-enum status start_check_state(const char *folder, const struct checkpoint_found *found)
+int64_t start_steps_done(const struct start *s, const struct checkpoint_found *found)
+{
+    if (option_list_contains(&s->excluded, "lr_scheduler")) return 0;
+    if (s->own) return s->step;
+    return found->train ? found->step : 0;
+}
+
+enum status start_check_state(const struct start *s, const struct config *c,
+                              const struct checkpoint_found *found)
 {
     bool is_initial = found->step == 0 && !found->train; /* initial weights */
-    if (is_initial || (found->train && found->has_moments)) return STATUS_OK;
+    bool is_finished = s->own && found->train && start_steps_done(s, found) >= c->training.steps;
+    if (is_initial || is_finished || (found->train && found->has_moments)) return STATUS_OK;
+    if (!s->own)
+        FAIL(CONFIG,
+             "%s has only the model: to start from its weights, set "
+             "checkpoint.initial_load_model_only = true",
+             s->folder);
     FAIL(CONFIG,
-         "%s has only the model, so the run cannot resume from it; start a new run with "
-         "checkpoint.initial_load_path",
-         folder);
+         "%s has only the model (see checkpoint.last_save_model_only), so the run cannot resume "
+         "from it: go back to an earlier checkpoint with checkpoint.load_step, or start a new run "
+         "in another job.dump_folder with this one as checkpoint.initial_load_path",
+         s->folder);
 }
 
 enum status start_read_state(struct start_state *s, const struct config *c,
@@ -363,7 +378,7 @@ enum status start_read_state(struct start_state *s, const struct config *c,
     enum status st = checkpoint_read_state(folder, &state, log, &s->found);
     if (st && s->start.native) return STATUS_OK;
     TRY(st);
-    return start_check_state(s->start.folder, &s->found);
+    return start_check_state(&s->start, c, &s->found);
 }
 
 void start_release_state(struct start_state *s)

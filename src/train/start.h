@@ -77,5 +77,9 @@ struct start_state {
 enum status start_read_state(struct start_state *s, const struct config *c,
                              const struct model_shape *shape, bool log);
 void start_release_state(struct start_state *s);
-/* CONFIG: the run cannot resume from what was found, as that has only the model. */
-enum status start_check_state(const char *folder, const struct checkpoint_found *found);
+/* Steps that are done when the run begins. */
+int64_t start_steps_done(const struct start *s, const struct checkpoint_found *found);
+/* CONFIG: the run cannot resume from what was found, as that has only the model.  A run that has no
+ * step left needs no more. */
+enum status start_check_state(const struct start *s, const struct config *c,
+                              const struct checkpoint_found *found);

@@ -37,6 +37,7 @@ struct training_run {
     struct stop stop;
     bool validation_due;    /* of the last step: begun and not completed */
     bool counts_again;      /* the run's own checkpoint was loaded without its count of steps */
+    bool has_only_model;    /* likewise: it has no moments, so no step can follow */
     int64_t saved_step;     /* step of the newest checkpoint; -1: none */
     int64_t unsavable_step; /* the last one whose state was too bad to be saved; -1: none */
     double saved_at_s;
