@@ -24,6 +24,9 @@ static const struct usage usage = {
     "and that a rank's memory fits the device, in each data stage.  Lists all problems.  Prints\n"
     "what each data stage will read of each source, estimated from about 1 MiB of it, and warns\n"
     "where a source is read more than once.  Trains nothing, and leaves nothing on disk.\n\n"
+    "Of a checkpoint it compares file sizes, and names and shapes of tensors, but not the\n"
+    "checksums of weights and moments: `checkpoint verify` does.  `train` does, too, and falls\n"
+    "back to an older checkpoint if one is wrong.\n\n"
     "Without device.hardware, device and memory are those of this machine, where the run may\n"
     "never run: what it lacks is an error only with --ranks of at most device.node_ranks, else a\n"
     "warning.\n\n"
@@ -69,6 +72,22 @@ static void print_json(enum status st, int ranks, const struct preflight *p,
     json_finish(&w);
     printf("%s\n", out.data);
     text_release(&out);
+}
+
+static void print_start(const struct config *c, const struct preflight *p)
+{
+    if (p->resume_step < 0) return;
+    printf("resumes from step %lld in %s", (long long)p->resume_step, c->job.dump_folder);
+    if (p->steps_done < p->resume_step)
+        printf(" without lr_scheduler, so steps count from 0");
+    else if (p->steps_done >= c->training.steps)
+        printf(", so no step is left%s",
+               p->has_only_model ? "" : ": increase training.steps to continue");
+    struct text command = {0};
+    text_adds(&command, "llamero checkpoint verify ");
+    text_add_shell(&command, c->job.dump_folder);
+    printf("\nchecksums of checkpoints were not compared; `%s` compares them\n", command.data);
+    text_release(&command);
 }
 
 static void print_ramp(const struct config *c, const struct mesh *mesh)
@@ -152,11 +171,7 @@ enum status command_check(int argc, char **argv)
                counted_format(ranks, "rank").text, counted_format(p.shape.L, "block").text,
                p.shape.D, counted_format(c.training.steps, "step").text,
                (long long)(c.training.seq_len * config_step_rows(&c, &p.mesh)));
-        if (p.resume_step >= 0)
-            printf("resumes from step %lld in %s%s\n", (long long)p.resume_step, c.job.dump_folder,
-                   p.resume_step < c.training.steps
-                       ? ""
-                       : ", so no step is left: increase training.steps to continue");
+        print_start(&c, &p);
         print_ramp(&c, &p.mesh);
         print_padding(&c, &p.mesh);
         print_plan(&plan);

@@ -113,7 +113,6 @@ static int64_t saves_from(const struct config *c, int64_t step)
 {
     const struct checkpoint_config *k = &c->checkpoint;
     int64_t steps = c->training.steps, interval = k->interval;
-    if (step < 0) step = 0;
     if (!k->enable || k->load_only || step >= steps) return 0;
     if (k->interval_type == SAVE_INTERVAL_seconds) return k->keep_latest_k ? INT64_MAX : 1;
     int64_t saves = (steps - 1) / interval - step / interval + 1; /* the last step is saved, too */

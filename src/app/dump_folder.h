@@ -13,8 +13,7 @@ enum status dump_folder_check(const struct config *c);
  * the moving average if the run has one.  The other files are small. */
 double dump_folder_checkpoint_bytes(const struct config *c, const struct model_shape *shape);
 
-/* Compares the checkpoints that the run will keep with the free space, given that it resumes after
- * `step` steps, -1: that it starts.  Logs a warning if they do not all fit.  IO: not even one
- * does. */
+/* Compares the checkpoints that the run will keep with the free space, given that it begins after
+ * `step` steps.  Logs a warning if they do not all fit.  IO: not even one does. */
 enum status dump_folder_check_space(const struct config *c, const struct model_shape *shape,
                                     int64_t step);

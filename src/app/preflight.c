@@ -178,19 +178,11 @@ static const struct json *find_cursor(const struct start_state *s)
     return s->found.train && !is_excluded && !json_is_null(cursor) ? cursor : NULL;
 }
 
-/* The steps that are done then. */
-static int64_t find_step(const struct start_state *s)
-{
-    if (s->start.own) return s->start.step;
-    bool is_excluded = option_list_contains(&s->start.excluded, "lr_scheduler");
-    return s->found.train && !is_excluded ? s->found.step : 0;
-}
-
 static void check_stages(struct flight *f, const struct start_state *s)
 {
     const struct preflight *p = f->p;
     size_t count = data_stages_count(f->c);
-    int64_t done = find_step(s);
+    int64_t done = start_steps_done(&s->start, &s->found);
     size_t at = data_stages_find(f->c, &p->mesh, done);
     for (size_t i = at; i < count; i++) {
         struct data_stage stage;
@@ -369,11 +361,13 @@ static void check_start(struct flight *f, struct start_state *s)
     if (!passes(f, start_check(f->c, &shape, log))) return;
     if (passes(f, start_read_state(s, f->c, &shape, log)) && s->start.own)
         f->p->resume_step = s->start.step;
+    f->p->has_only_model = s->found.train && !s->found.has_moments;
+    f->p->steps_done = start_steps_done(&s->start, &s->found);
 }
 
 static void check_space(struct flight *f)
 {
-    enum status st = dump_folder_check_space(f->c, &f->p->shape, f->p->resume_step);
+    enum status st = dump_folder_check_space(f->c, &f->p->shape, f->p->steps_done);
     if (st && (!is_here(f) || f->o->oversubscribe))
         log_line(LOG_WARN, "%s", status_message());
     else

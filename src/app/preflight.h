@@ -36,6 +36,8 @@ struct preflight {
         has_source; /* of the training data, and then the validation data: on this machine; owned */
     bool can_scan;  /* all data can be opened, with the tokenizer and the model */
     int64_t resume_step; /* the checkpoint to resume from; -1: none */
+    bool has_only_model; /* that checkpoint, so no step can follow */
+    int64_t steps_done;  /* when the run begins: 0 without that checkpoint's lr_scheduler */
     struct problems problems;
 };
 

@@ -81,16 +81,16 @@ static enum status check_space(const struct model_shape *shape, int64_t step, co
 TEST(dump_folder_without_space_for_a_checkpoint_is_an_error)
 {
     struct model_shape shape = {.V = 64, .D = 64, .L = 1, .H = 1, .G = 1, .K = 64, .F = 64};
-    CHECK_STATUS(OK, check_space(&shape, -1, "checkpoint.keep_latest_k=0"));
+    CHECK_STATUS(OK, check_space(&shape, 0, "checkpoint.keep_latest_k=0"));
     shape = (struct model_shape){
         .V = 64, .D = 1 << 20, .L = 1000, .H = 1, .G = 1, .K = 1 << 20, .F = 1 << 20};
-    CHECK_STATUS(IO, check_space(&shape, -1, "checkpoint.keep_latest_k=0"));
+    CHECK_STATUS(IO, check_space(&shape, 0, "checkpoint.keep_latest_k=0"));
     CHECK_MESSAGE("job.dump_folder = \"");
     CHECK_MESSAGE("not enough space: a checkpoint requires");
     CHECK_STATUS(IO, check_space(&shape, 15, "checkpoint.keep_latest_k=2"));
     CHECK_STATUS(OK, check_space(&shape, 20, "checkpoint.keep_latest_k=2")); /* has ended */
-    CHECK_STATUS(OK, check_space(&shape, -1, "checkpoint.load_only=true"));
-    CHECK_STATUS(OK, check_space(&shape, -1, "checkpoint.enable=false"));
+    CHECK_STATUS(OK, check_space(&shape, 0, "checkpoint.load_only=true"));
+    CHECK_STATUS(OK, check_space(&shape, 0, "checkpoint.enable=false"));
 }
 
 TEST(dump_folder_looks_for_space_where_checkpoints_are_saved)
@@ -99,9 +99,9 @@ TEST(dump_folder_looks_for_space_where_checkpoints_are_saved)
         .V = 64, .D = 1 << 20, .L = 1000, .H = 1, .G = 1, .K = 1 << 20, .F = 1 << 20};
     struct text saved = {0};
     text_addf(&saved, "checkpoint.folder=%s/saved", test_folder());
-    CHECK_STATUS(IO, check_space(&huge, -1, saved.data));
+    CHECK_STATUS(IO, check_space(&huge, 0, saved.data));
     CHECK_MESSAGE("checkpoint.folder = \"/");
-    CHECK_STATUS(OK, check_space(&huge, -1, "checkpoint.folder=/proc/saved")); /* of unknown size */
+    CHECK_STATUS(OK, check_space(&huge, 0, "checkpoint.folder=/proc/saved")); /* of unknown size */
     text_release(&saved);
 }
 
@@ -126,10 +126,10 @@ TEST(dump_folder_without_space_behind_a_link_names_the_key_of_the_link)
     const char *disk = find_other_disk(), *folder = test_folder();
     if (!disk) skip();
     CHECK(!symlink(disk, test_path(folder, "link")));
-    CHECK_STATUS(IO, check_space_in(folder, &huge, -1, "checkpoint.folder=link"));
+    CHECK_STATUS(IO, check_space_in(folder, &huge, 0, "checkpoint.folder=link"));
     CHECK_MESSAGE("checkpoint.folder = \"link\": not enough space");
     CHECK(!symlink(test_folder(), test_path(folder, "here")));
-    CHECK_STATUS(IO, check_space_in(folder, &huge, -1, "checkpoint.folder=here"));
+    CHECK_STATUS(IO, check_space_in(folder, &huge, 0, "checkpoint.folder=here"));
     CHECK_MESSAGE("job.dump_folder = \"");
 }
 
