@@ -131,8 +131,7 @@ enum status checkpointer_drain(struct checkpointer *c);
  * abandoned-<step>-<number>, and the copier sets aside their copies in the background.  On rank 0
  * `branch` (NULL: not needed) becomes its path, empty if there are no such checkpoints.  Wait for a
  * pending save first.  IO. */
-enum status checkpointer_abandon(struct checkpointer *c, int64_t step, enum abandon_order order,
-                                 struct text *branch);
+enum status checkpointer_abandon(struct checkpointer *c, int64_t step, struct text *branch);
 
 /* Seconds that the last save took that is known to have ended; 0: none. */
 double checkpointer_save_seconds(const struct checkpointer *c);

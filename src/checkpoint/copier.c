@@ -33,7 +33,6 @@ struct copier {
     pthread_cond_t changed;
     int64_t pending, busy; /* steps; -1: none */
     int64_t kept;          /* copies of later steps are to be set aside; INT64_MAX: none */
-    enum abandon_order order;
     bool closing, idle;
 };
 
@@ -96,13 +95,13 @@ static void copy_step(struct copier *c, int64_t step)
     free(path);
 }
 
-static void set_aside_copies(struct copier *c, int64_t kept, enum abandon_order order)
+static void set_aside_copies(struct copier *c, int64_t kept)
 {
     struct copy_store store = {0};
     struct text deleted = {0};
     enum status st = copy_store_open(&store, c->settings, &c->destination);
     store.client.cancel = &c->cancel;
-    if (!st) st = copy_store_set_aside(&store, kept, order, &deleted);
+    if (!st) st = copy_store_set_aside(&store, kept, &deleted);
     if (deleted.len)
         log_line(LOG_INFO, "set aside the copies in %s of%s: deleted their %s", c->destination.name,
                  deleted.data, MANIFEST_NAME);
@@ -125,11 +124,10 @@ static void *copy_thread(void *context)
             pthread_cond_wait(&c->changed, &c->lock);
         if (c->kept < INT64_MAX) {
             int64_t kept = c->kept;
-            enum abandon_order order = c->order;
             c->kept = INT64_MAX;
             atomic_store(&c->cancel, false); /* if copier_close has set it, it will again */
             pthread_mutex_unlock(&c->lock);
-            set_aside_copies(c, kept, order);
+            set_aside_copies(c, kept);
             pthread_mutex_lock(&c->lock);
             continue;
         }
@@ -271,13 +269,13 @@ int64_t copier_busy(struct copier *c)
     return step;
 }
 
-void copier_abandon(struct copier *c, int64_t step, enum abandon_order order)
+void copier_abandon(struct copier *c, int64_t step)
 {
     if (!c->is_running) return;
     pthread_mutex_lock(&c->lock);
     if (c->pending > step) c->pending = -1;
     if (c->busy > step) atomic_store(&c->cancel, true);
-    if (c->kept > step) c->kept = step, c->order = order;
+    if (c->kept > step) c->kept = step;
     pthread_cond_signal(&c->changed);
     pthread_mutex_unlock(&c->lock);
 }

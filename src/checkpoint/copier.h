@@ -44,7 +44,7 @@ int64_t copier_busy(struct copier *c);
 /* Sets aside the copies of all later steps: those that are pending or in progress are dropped, and
  * the thread deletes the manifests of the others, before it copies anything else.  If that fails, a
  * warning is logged. */
-void copier_abandon(struct copier *c, int64_t step, enum abandon_order order);
+void copier_abandon(struct copier *c, int64_t step);
 /* Waits for the copies in progress and pending; after a stop signal, or if the run failed and other
  * ranks wait for this one to report it, at most stop_timeout_s. */
 void copier_close(struct copier *c, bool failed);

@@ -218,23 +218,21 @@ out:
     return st;
 }
 
-enum status copy_store_set_aside(struct copy_store *s, int64_t kept, enum abandon_order order,
-                                 struct text *deleted)
+enum status copy_store_set_aside(struct copy_store *s, int64_t kept, struct text *deleted)
 {
     struct folder_steps l;
     enum status st = STATUS_OK;
     TRY(copy_store_list(s, &l));
     for (size_t i = 0; i < l.count; i++) {
-        int64_t step = l.steps[order == ABANDON_OLDEST_FIRST ? i : l.count - 1 - i];
         struct copied_step copy;
-        if (step <= kept) continue;
-        TRY_OUT(copy_store_look(s, step, &copy));
+        if (l.steps[i] <= kept) continue;
+        TRY_OUT(copy_store_look(s, l.steps[i], &copy));
         if (!copy.is_complete) continue;
-        char *key = object_key(s->destination, step, MANIFEST_NAME);
+        char *key = object_key(s->destination, l.steps[i], MANIFEST_NAME);
         st = s3_object_delete(&s->client, s->destination, key);
         free(key);
         if (st) goto out;
-        text_addf(deleted, " step-%lld", (long long)step);
+        text_addf(deleted, " step-%lld", (long long)l.steps[i]);
     }
 out:
     folder_steps_release(&l);

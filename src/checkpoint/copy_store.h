@@ -46,6 +46,6 @@ enum status copy_store_upload(struct copy_store *s, int64_t step, const char *pa
 /* Fetches a step into the folder of a run's checkpoints; *found is false if its copy has no
  * manifest.  DATA: the copy is damaged, and nothing is left in the folder. */
 enum status copy_store_fetch(struct copy_store *s, int64_t step, const char *folder, bool *found);
-/* Deletes the manifests of all complete steps after `kept`, and appends " step-N" for each. */
-enum status copy_store_set_aside(struct copy_store *s, int64_t kept, enum abandon_order order,
-                                 struct text *deleted);
+/* Deletes the manifests of all complete steps after `kept`, the oldest first, and appends " step-N"
+ * for each. */
+enum status copy_store_set_aside(struct copy_store *s, int64_t kept, struct text *deleted);

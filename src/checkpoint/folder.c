@@ -395,8 +395,7 @@ static enum status move_step(const char *folder, int64_t step, const char *branc
     return st;
 }
 
-enum status folder_abandon(const char *folder, int64_t step, enum abandon_order order,
-                           struct text *branch)
+enum status folder_abandon(const char *folder, int64_t step, struct text *branch)
 {
     struct folder_steps l;
     enum status st = STATUS_OK;
@@ -405,10 +404,8 @@ enum status folder_abandon(const char *folder, int64_t step, enum abandon_order 
     if (!l.count || l.steps[l.count - 1] <= step) goto out;
     name_branch(folder, step, branch);
     TRY_OUT(file_make_dirs(branch->data));
-    for (size_t i = 0; i < l.count; i++) {
-        int64_t moved = l.steps[order == ABANDON_OLDEST_FIRST ? i : l.count - 1 - i];
-        if (moved > step) TRY_OUT(move_step(folder, moved, branch->data));
-    }
+    for (size_t i = 0; i < l.count; i++)
+        if (l.steps[i] > step) TRY_OUT(move_step(folder, l.steps[i], branch->data));
     TRY_OUT(file_sync_dir(branch->data));
     TRY_OUT(file_sync_dir(folder));
 out:

@@ -52,14 +52,10 @@ enum status folder_commit(const char *folder, const char *temporary, int64_t ste
  * was just written, nor `busy`, which is being read (-1: none), nor the newest before step
  * `before` (0: may delete all others).  Warns about those that cannot be deleted. */
 void folder_retain(const char *folder, int64_t keep, int64_t step, int64_t busy, int64_t before);
-/* Which of several checkpoints is set aside first, and so what a kill in between leaves: with the
- * newest first no later step outlives an earlier one; with the oldest first the newest stays, so
- * that the same command starts from it again. */
-enum abandon_order { ABANDON_NEWEST_FIRST, ABANDON_OLDEST_FIRST };
 /* Durably moves the steps after `step`, if there are any, to a folder abandoned-<step>-<number>, so
- * that no run resumes from them; `branch` becomes its path, or stays empty.  A second call moves
- * what a kill left.  IO. */
-enum status folder_abandon(const char *folder, int64_t step, enum abandon_order order,
-                           struct text *branch);
+ * that no run resumes from them; `branch` becomes its path, or stays empty.  The oldest move first:
+ * after a kill in between, the same command starts from the newest again, as after a kill before
+ * the first move, and a second call moves what is left.  IO. */
+enum status folder_abandon(const char *folder, int64_t step, struct text *branch);
 /* Whether steps are in such a folder.  IO: it cannot be read. */
 enum status folder_has_abandoned(const char *folder, bool *has);

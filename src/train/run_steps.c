@@ -209,7 +209,7 @@ static enum status start_lineage(struct training_run *r)
     if (!r->counts_again || !c->enable || c->load_only) return STATUS_OK;
     r->saved_step = -1;
     TRY(add_step(0, "saving a checkpoint", run_checkpoint_save_now(r)));
-    TRY_OUT(checkpointer_abandon(r->checkpointer, 0, ABANDON_OLDEST_FIRST, &branch));
+    TRY_OUT(checkpointer_abandon(r->checkpointer, 0, &branch));
     if (branch.len) start_keep_metrics(r->whole, branch.data);
 out:
     text_release(&branch);

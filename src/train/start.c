@@ -292,8 +292,7 @@ enum status start_finish(const struct start *s, const struct config *c,
     enum status st = STATUS_OK;
     bool is_root = world->rank == 0;
     if (!s->own || !c->checkpoint.enable || c->checkpoint.load_only) return STATUS_OK;
-    if (s->rewinds)
-        TRY_OUT(checkpointer_abandon(checkpointer, s->step, ABANDON_NEWEST_FIRST, &branch));
+    if (s->rewinds) TRY_OUT(checkpointer_abandon(checkpointer, s->step, &branch));
     st = comm_agree(world, is_root ? record_start(s, c, &branch) : STATUS_OK);
 out:
     text_release(&branch);

@@ -149,7 +149,7 @@ TEST(copier_follows_the_saves_of_a_checkpointer)
     CHECK_STATUS(OK, file_remove_tree(folder));
     CHECK_STATUS(OK, checkpointer_open(&c, &o)); /* another node, an empty disk */
     CHECK(has_step(folder, 5));
-    CHECK_STATUS(OK, checkpointer_abandon(c, 4, ABANDON_NEWEST_FIRST, NULL));
+    CHECK_STATUS(OK, checkpointer_abandon(c, 4, NULL));
     CHECK_STATUS(OK, checkpointer_close(c, false));
     CHECK(!has_step(folder, 5) && file_exists_in(folder, "abandoned-4-1/step-5"));
     CHECK(!s3_server_object(&t->server, key_of(5, MANIFEST_NAME)));
@@ -335,10 +335,10 @@ TEST(copier_sets_aside_the_copies_of_later_steps)
     struct copier_options o = options(t, folder);
     const char *path = begin_log();
     CHECK_STATUS(OK, copier_open(&c, &o));
-    copier_abandon(c, 4, ABANDON_NEWEST_FIRST);
+    copier_abandon(c, 4);
     copier_close(c, false);
     end_log(path, &log);
-    CHECK(strstr(log.data, "set aside the copies in s3://bucket/runs/one of step-17 step-5: "));
+    CHECK(strstr(log.data, "set aside the copies in s3://bucket/runs/one of step-5 step-17: "));
     check_copied(t, folder, 3);
     for (int i = 0; i < 2; i++) {
         CHECK(!s3_server_object(&t->server, key_of(i ? 5 : 17, MANIFEST_NAME)));
@@ -364,7 +364,7 @@ TEST(copier_warns_if_it_cannot_set_copies_aside)
     for (int i = t->server.counts[S3_LIST] + 1; i < S3_FAULTS; i++) /* not that of copier_open */
         t->server.faults[S3_LIST][i] = S3_FAULT_DENIED;
     CHECK_STATUS(OK, copier_open(&c, &o));
-    copier_abandon(c, 4, ABANDON_NEWEST_FIRST);
+    copier_abandon(c, 4);
     copier_close(c, false);
     end_log(path, &log);
     CHECK(strstr(log.data, "cannot set aside the copies in s3://bucket/runs/one after step 4: "));
@@ -386,7 +386,7 @@ TEST(copier_drops_the_copy_of_a_step_that_is_set_aside)
     CHECK_STATUS(OK, copier_open(&c, &o));
     while (!t->server.counts[S3_PUT]) usleep(1000);
     copier_add(c, 8); /* pending */
-    copier_abandon(c, 3, ABANDON_NEWEST_FIRST);
+    copier_abandon(c, 3);
     CHECK_STATUS(OK, file_rename(test_path(folder, "step-7"), test_path(folder, "away")));
     copier_close(c, false);
     end_log(path, &log);

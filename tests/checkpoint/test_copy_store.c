@@ -83,7 +83,7 @@ TEST(copy_store_lists_steps_and_sets_aside_complete_ones)
     CHECK_STATUS(OK, copy_store_list(&t->store, &steps));
     CHECK(steps.count == 3 && steps.steps[0] == 3 && steps.steps[2] == 9);
     folder_steps_release(&steps);
-    CHECK_STATUS(OK, copy_store_set_aside(&t->store, 3, ABANDON_OLDEST_FIRST, &deleted));
+    CHECK_STATUS(OK, copy_store_set_aside(&t->store, 3, &deleted));
     CHECK(!strcmp(deleted.data, " step-7 step-9"));
     CHECK_STATUS(OK, copy_store_look(&t->store, 7, &copy));
     CHECK(!copy.is_complete && copy.bytes > 0);

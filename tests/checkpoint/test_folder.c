@@ -319,36 +319,31 @@ TEST(later_checkpoints_are_moved_to_a_branch_of_their_own)
 {
     const char *folder = folder_with((const int[]){2, 4, 6, 10}, 4);
     struct text branch = {0};
-    CHECK_STATUS(OK, folder_abandon(folder, 4, ABANDON_NEWEST_FIRST, &branch));
+    CHECK_STATUS(OK, folder_abandon(folder, 4, &branch));
     CHECK(file_has_suffix(branch.data, "/abandoned-4-1"));
     CHECK(has_file(branch.data, "step-6") && has_file(branch.data, "step-10"));
     CHECK(has_file(folder, "step-2") && has_file(folder, "step-4"));
     CHECK(!has_file(folder, "step-6") && !has_file(folder, "step-10"));
-    CHECK_STATUS(OK, folder_abandon(folder, 4, ABANDON_NEWEST_FIRST, &branch));
+    CHECK_STATUS(OK, folder_abandon(folder, 4, &branch));
     CHECK(!branch.len); /* nothing is left to move */
-    CHECK_STATUS(OK, folder_abandon(folder, 2, ABANDON_NEWEST_FIRST, &branch));
+    CHECK_STATUS(OK, folder_abandon(folder, 2, &branch));
     CHECK(file_has_suffix(branch.data, "/abandoned-2-1"));
     CHECK_STATUS(OK, file_make_dirs(test_path(folder, "step-8")));
-    CHECK_STATUS(OK, folder_abandon(folder, 2, ABANDON_NEWEST_FIRST, &branch));
+    CHECK_STATUS(OK, folder_abandon(folder, 2, &branch));
     CHECK(file_has_suffix(branch.data, "/abandoned-2-2"));
     text_release(&branch);
 }
 
 /* The step of step-0004, a user's folder, has no path: as a kill would, that ends the move. */
-TEST(oldest_or_newest_checkpoints_are_moved_first)
+TEST(oldest_checkpoints_are_moved_first)
 {
-    static const enum abandon_order orders[] = {ABANDON_OLDEST_FIRST, ABANDON_NEWEST_FIRST};
-    for (int i = 0; i < 2; i++) {
-        const char *folder = test_path(test_folder(), i ? "newest" : "oldest");
-        struct text branch = {0};
-        make_folder(folder, "step-2"), make_folder(folder, "step-0004");
-        make_folder(folder, "step-6");
-        CHECK_STATUS(IO, folder_abandon(folder, 0, orders[i], &branch));
-        CHECK_MESSAGE("step-4: rename to ");
-        CHECK(has_file(branch.data, i ? "step-6" : "step-2"));
-        CHECK(has_file(folder, i ? "step-2" : "step-6"));
-        text_release(&branch);
-    }
+    const char *folder = test_folder();
+    struct text branch = {0};
+    make_folder(folder, "step-2"), make_folder(folder, "step-0004"), make_folder(folder, "step-6");
+    CHECK_STATUS(IO, folder_abandon(folder, 0, &branch));
+    CHECK_MESSAGE("step-4: rename to ");
+    CHECK(has_file(branch.data, "step-2") && has_file(folder, "step-6"));
+    text_release(&branch);
 }
 
 TEST(folder_knows_of_steps_that_were_set_aside)

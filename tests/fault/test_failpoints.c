@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fault/trial.h"
 
-enum failing_scene { TRAIN, KEEP, RESUME, RECOUNT, RANKS };
+enum failing_scene { TRAIN, KEEP, RESUME, RECOUNT, REWIND, ROLLBACK, RANKS };
 struct failpoint {
     const char *name;
     enum failing_scene scene;
@@ -74,6 +74,39 @@ TEST(failpoints_of_a_run_that_counts_its_steps_again_are_survived)
     s.name = "recount", s.start = start;
     scene_open(&s);
     CHECK(try_points(&s, RECOUNT) == 0);
+}
+
+TEST(failpoints_of_a_run_that_goes_back_to_a_step_are_survived)
+{
+    struct scene s;
+    scene_train(&s, 1, "");
+    const char *start = test_path(s.folder, "start"); /* with step-2, step-4 and step-6 */
+    CHECK_STATUS(OK, file_rename(s.straight, start));
+    scene_init_train(&s, 1, "checkpoint.load_step=2 optimizer.lr=1e-4");
+    s.name = "rewind", s.start = start, s.goes_back = true;
+    scene_open(&s);
+    CHECK(try_points(&s, REWIND) == 0);
+}
+
+/* The text changes for steps 71 to 80, of 32 tokens each. */
+TEST(failpoints_of_a_rollback_are_survived)
+{
+    struct scene s;
+    struct text text = {0};
+    scene_init_train(&s, 1,
+                     "training.steps=90 lr_scheduler.total_steps=90 training.global_batch_size=2 "
+                     "training.seq_len=16 data.streams=1 data.shuffle_window=1 optimizer.lr=1e-2 "
+                     "lr_scheduler.warmup_steps=2 checkpoint.interval=5 guard.on_spike=rollback "
+                     "guard.spike_zscore=1000");
+    for (int i = 0; i < 500; i++)
+        text_adds(&text, i / 10 == 7 ? "ZQX!&7K#W@9PJ(Y)2+$ZQX!&7K#W@9\n"
+                                     : "abcdefgh abcdefgh abcdefgh abcd\n");
+    CHECK_STATUS(OK, file_write(test_path(s.folder, "corpus.txt"), text.data, text.len));
+    text_release(&text);
+    scene_open(&s);
+    CHECK(file_exists(test_path(s.straight, "checkpoint/abandoned-65-1/step-80")));
+    s.name = "rollback", s.goes_back = true;
+    CHECK(try_points(&s, ROLLBACK) == 0);
 }
 
 TEST(failpoints_of_ranks_are_survived)

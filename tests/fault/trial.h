@@ -23,6 +23,7 @@ struct scene {
     int timeout_s;                  /* without a launcher; 0: 100 */
     bool makes_folder;              /* the output folder exists before the command runs */
     const char *start;              /* what `output` holds before each run; NULL: nothing */
+    bool goes_back;                 /* saves steps again: only compare once all are saved */
     /* Set by scene_open. */
     const char *straight; /* what a run without faults wrote */
     const char *report;
