@@ -214,20 +214,36 @@ static bool take_lock(const char *folder, int fd)
     return false;
 }
 
-enum status folder_lock(const char *folder, int *lock)
+static enum status open_lock(const char *folder, const char *name, int *lock)
 {
-    char *path = file_join(folder, ".lock"), *parent = file_join(folder, "..");
+    char *path = file_join(folder, name);
     enum status st = STATUS_OK;
     *lock = -1;
     TRY_OUT(file_make_dirs(folder));
-    TRY_OUT(file_sync_dir(parent)); /* so that the folder itself survives a power loss */
     *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (*lock < 0) FAIL_OUT(IO, "%s: %s", path, strerror(errno));
     if (!take_lock(folder, *lock))
-        FAIL_OUT(CONFIG,
-                 "%s: another run writes its checkpoints there; stop it, or set another "
-                 "job.dump_folder",
+        FAIL_OUT(CONFIG, "%s: another run writes there; stop it, or set another job.dump_folder",
                  folder);
+out:
+    if (st) folder_unlock(*lock);
+    if (st) *lock = -1;
+    free(path);
+    return st;
+}
+
+/* Another name, as the folder of checkpoints may be the run's. */
+enum status folder_lock_run(const char *run, int *lock)
+{
+    return open_lock(run, ".run.lock", lock);
+}
+
+enum status folder_lock(const char *folder, int *lock)
+{
+    char *parent = file_join(folder, "..");
+    enum status st = STATUS_OK;
+    TRY_OUT(open_lock(folder, ".lock", lock));
+    TRY_OUT(file_sync_dir(parent)); /* so that the folder itself survives a power loss */
     TRY_OUT(put_back_replaced(folder));
     TRY_OUT(clear(folder, is_leftover));
     TRY_OUT(clear(folder, is_temporary));
@@ -235,7 +251,7 @@ enum status folder_lock(const char *folder, int *lock)
 out:
     if (st) folder_unlock(*lock);
     if (st) *lock = -1;
-    free(path), free(parent);
+    free(parent);
     return st;
 }
 

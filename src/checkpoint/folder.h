@@ -35,8 +35,12 @@ char *folder_temporary_path(const char *folder, int64_t step);     /* of step-N.
 int64_t folder_parse_step(const char *name);                       /* N of step-N, or -1 */
 int64_t folder_path_step(const char *path);                        /* the same of PATH/step-N[/] */
 
-/* Creates the folder, locks it, puts back a checkpoint whose replacement was cut short, and deletes
- * leftovers.  CONFIG: another run holds the lock, for longer than a killed one takes to end. */
+/* Creates a run's dump folder and locks it, as runs with other folders of checkpoints would write
+ * the same metrics there.  CONFIG: another run holds the lock, for longer than a
+ * killed one takes to end. */
+enum status folder_lock_run(const char *run, int *lock);
+/* The same for a folder of checkpoints; also puts back a checkpoint whose replacement was cut
+ * short, and deletes leftovers. */
 enum status folder_lock(const char *folder, int *lock);
 void folder_unlock(int lock);
 /* Whether a run holds the lock.  Unknown: no lock file, or a file system, such as NFS or Lustre,

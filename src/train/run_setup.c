@@ -49,11 +49,11 @@ enum status run_setup_open_outputs(struct training_run *r)
     return STATUS_OK;
 }
 
-/* Creates the run's folder and opens its log; on rank 0. */
-static enum status open_folder(const struct training_run *r)
+/* Creates and locks the run's folder and opens its log; on rank 0. */
+static enum status open_folder(struct training_run *r)
 {
     const struct config *c = r->config;
-    TRY(file_make_dirs(c->job.dump_folder));
+    TRY(folder_lock_run(c->job.dump_folder, &r->lock));
     char *path = file_join(c->job.dump_folder, "log.txt");
     enum status st = log_open(path);
     free(path);
@@ -132,7 +132,7 @@ enum status run_setup_open(struct training_run *r, const struct machine *machine
     const struct config *c = r->config;
     const struct comm *world_group = &machine->groups.of[GROUP_world];
     struct model_shape shape;
-    r->saved_step = r->unsavable_step = -1;
+    r->saved_step = r->unsavable_step = r->lock = -1;
     r->saved_at_s = clock_monotonic_s();
     r->is_main = world_group->rank == 0;
     r->reads = machine->groups.of[GROUP_peers].rank == 0;
@@ -196,6 +196,7 @@ enum status run_setup_close(struct training_run *r, enum status st)
     if (r->trainer_is_open) trainer_close(&r->trainer);
     task_validation_close(&r->tasks);
     tokenizer_close(r->tokenizer);
+    folder_unlock(r->lock);
     free(r->checkpoint_folder);
     text_release(&r->config_toml);
     return st;

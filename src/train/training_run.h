@@ -28,6 +28,7 @@ struct training_run {
     struct task_validation tasks;
     struct liveness liveness;
     struct stragglers stragglers;
+    int lock; /* of the dump folder, on rank 0; -1: none */
     struct checkpointer *checkpointer;
     char *checkpoint_folder;
     struct metrics *metrics;

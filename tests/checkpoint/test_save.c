@@ -217,7 +217,7 @@ TEST(folder_has_one_writer_at_a_time)
     struct checkpointer_options o = {.folder = folder, .world = comm_self()};
     CHECK_STATUS(CONFIG, checkpointer_open(&second, &o));
     CHECK(second == NULL);
-    CHECK_MESSAGE("another run writes its checkpoints there");
+    CHECK_MESSAGE("another run writes there");
     CHECK_STATUS(OK, checkpointer_close(first, false));
     CHECK_STATUS(OK, checkpointer_open(&second, &o));
     CHECK_STATUS(OK, checkpointer_close(second, false));

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "checkpoint/folder.h"
 #include "system/layouts.h"
 #include "system/runs.h"
 #include "train/run.h"
@@ -25,6 +26,32 @@ TEST(run_that_only_loads_sets_no_checkpoint_aside)
     CHECK_MESSAGE("step 2 or earlier");
     CHECK(file_exists(test_path(r.dump, "checkpoint/step-3")));
     CHECK(file_exists(test_path(r.dump, "checkpoint/step-5")));
+    small_run_close(&r);
+}
+
+/* The other run is this process, which holds the lock. */
+TEST(run_with_another_folder_of_checkpoints_is_kept_out_of_the_dump_folder)
+{
+    static const char *const shared[] = {"metrics.jsonl", "config.toml"};
+    struct small_run r;
+    struct text before[2] = {0}, after = {0};
+    int lock;
+    small_run_open(&r);
+    CHECK_STATUS(OK, run_train(&r.config, &r.t.machine));
+    for (int i = 0; i < 2; i++)
+        CHECK_STATUS(OK, file_read(test_path(r.dump, shared[i]), 1 << 20, &before[i]));
+    CHECK_STATUS(OK, folder_lock_run(r.dump, &lock));
+    r.config.checkpoint.folder = "other";
+    CHECK_STATUS(CONFIG, run_train(&r.config, &r.t.machine));
+    CHECK_MESSAGE(": another run writes there; stop it, or set another job.dump_folder");
+    for (int i = 0; i < 2; i++) {
+        CHECK_STATUS(OK, file_read(test_path(r.dump, shared[i]), 1 << 20, &after));
+        CHECK(before[i].len > 0 && !strcmp(before[i].data, after.data));
+        text_release(&before[i]);
+    }
+    folder_unlock(lock);
+    CHECK_STATUS(OK, run_train(&r.config, &r.t.machine));
+    text_release(&after);
     small_run_close(&r);
 }
 
