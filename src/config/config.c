@@ -279,6 +279,22 @@ static enum status set_table(struct config *c, const struct toml *table, const c
     return STATUS_OK;
 }
 
+/* Adds what was expected to the message of a file that is not TOML. */
+static enum status fail_not_toml(const char *path)
+{
+    char why[STATUS_TEXT / 2];
+    bool is_script = file_has_suffix(path, ".sh"), is_yaml = file_has_suffix(path, ".yaml");
+    snprintf(why, sizeof why, "%s", status_message());
+    if (file_has_suffix(path, ".toml")) return STATUS_CONFIG;
+    if (is_script || is_yaml || file_has_suffix(path, ".yml"))
+        FAIL(CONFIG, "%s is not a TOML configuration (%s); `llamero config import %s` makes one",
+             path, why, path);
+    FAIL(CONFIG,
+         "%s is not a TOML configuration (%s); `llamero init tiny` prints one, in which "
+         "training.dataset_path names the data",
+         path, why);
+}
+
 static enum status load_file(struct config *c, const char *path)
 {
     struct text bytes = {0};
@@ -289,7 +305,8 @@ static enum status load_file(struct config *c, const char *path)
              path[strlen(path) - 1] == '/' ? "" : "/");
     if (file_is_dir(path)) FAIL(DATA, "%s: is a folder; expected a configuration file", path);
     enum status st = file_read(path, MAX_FILE_BYTES, &bytes);
-    if (!st && toml_parse(bytes.data, bytes.len, path, &tree)) st = STATUS_CONFIG;
+    bool is_other = st == STATUS_DATA || (!st && toml_parse(bytes.data, bytes.len, path, &tree));
+    if (is_other) st = fail_not_toml(path);
     text_release(&bytes);
     TRY(st);
     book_keep_tree(c->book, tree);
