@@ -201,10 +201,12 @@ enum status checkpoint_check_shapes(const char *folder, const struct checkpoint_
                                     const struct load_rules *rules, bool log);
 
 /* Reads what a checkpoint has besides tensors, and whether it has moments; of `state` it uses shape
- * and world.  Of another program's without moments, it has nothing.  On this rank alone.  `log`:
- * rank 0 warns of what is ignored.  Errors: those of checkpoint_load. */
+ * and world.  `rules` NULL: the moments will not be loaded.  Of another program's without moments,
+ * it has nothing.  On this rank alone.  `log`: rank 0 warns of what is ignored.  Errors: those of
+ * checkpoint_load. */
 enum status checkpoint_read_state(const char *folder, const struct checkpoint_state *state,
-                                  bool log, struct checkpoint_found *found);
+                                  const struct load_rules *rules, bool log,
+                                  struct checkpoint_found *found);
 
 /* Loads only the weights, as `dtype`, from the same folders with the same errors.  MISSING: no
  * moving average, if that is requested.  `state` provides the model, the shard and the ranks.

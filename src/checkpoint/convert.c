@@ -176,6 +176,7 @@ static enum status open_training_state(const struct conversion *c, struct conver
         TRY_OUT(read_state(o, c->from));
         goto out;
     }
+    TRY_OUT(torch_state_check_moments(&torch, c->from));
     o->step = torch.step;
     torch_state_train(&torch, &o->train);
     torch_state_log(&torch, c->from, true);

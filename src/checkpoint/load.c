@@ -408,6 +408,7 @@ static enum status load_training_state(struct loading *l, const struct checkpoin
     bool log = state->world->rank == 0 && !l->is_quiet;
     if (!found->has_moments && log) torch_state_warn(&torch, folder);
     if (!native && !found->has_moments) goto out;
+    if (!l->excludes_moments) TRY_OUT(torch_state_check_moments(&torch, folder));
     TRY_OUT(load_state(folder, &torch, found));
     if (!state->exp_avg || !found->has_moments) goto out;
     if (!l->excludes_moments) {
@@ -441,6 +442,12 @@ static enum status finish_load(struct loading *l, const struct comm *world, enum
     return STATUS_OK;
 }
 
+/* Of a run's own checkpoint, too: its rules have only parts. */
+static bool excludes_moments(const struct load_rules *rules)
+{
+    return rules && rules->exclude && option_list_contains(rules->exclude, "optimizer");
+}
+
 /* On this rank alone. */
 static enum status load_on_rank(struct loading *l, struct weights_source *o,
                                 const struct checkpoint_state *state,
@@ -448,9 +455,7 @@ static enum status load_on_rank(struct loading *l, struct weights_source *o,
 {
     bool native = l->reader.has_checksums;
     bool log = state->world->rank == 0; /* one line is enough */
-    /* A part, so also of a run's own checkpoint: o->rules has only the tensors. */
-    l->excludes_moments =
-        rules && rules->exclude && option_list_contains(rules->exclude, "optimizer");
+    l->excludes_moments = excludes_moments(rules);
     TRY(weights_source_open(o, l->folder, state, rules, log));
     if (log && rules && !is_resumed_whole(o, state)) weights_source_log(o);
     TRY(load_buffer(l, &o->origins, VALUE_WEIGHT, checkpoint_weights(state)));
@@ -502,15 +507,17 @@ enum status checkpoint_check_shapes(const char *folder, const struct checkpoint_
 }
 
 enum status checkpoint_read_state(const char *folder, const struct checkpoint_state *state,
-                                  bool log, struct checkpoint_found *found)
+                                  const struct load_rules *rules, bool log,
+                                  struct checkpoint_found *found)
 {
-    const struct tensor_rules rules = {0};
+    const struct tensor_rules all = {0};
     const struct checkpoint_state only = {.shape = state->shape, .world = state->world};
     struct loading l = {.folder = folder, .is_quiet = !log, .reader = {.fd = -1}};
     int64_t native;
     *found = (struct checkpoint_found){0};
+    l.excludes_moments = !rules || excludes_moments(rules);
     enum status st = find_manifest(folder, &native);
-    if (!st) st = load_training_state(&l, &only, native, &rules, found);
+    if (!st) st = load_training_state(&l, &only, native, &all, found);
     loading_close(&l);
     if (!st) return STATUS_OK;
     json_free(found->state);

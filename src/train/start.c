@@ -374,7 +374,8 @@ enum status start_read_state(struct start_state *s, const struct config *c,
     is_damaged |= s->start.native && manifest_verify(folder, "config.json");
     if (is_damaged) start_release_state(s);
     if (is_damaged) return STATUS_OK;
-    enum status st = checkpoint_read_state(folder, &state, log, &s->found);
+    const struct load_rules rules = start_load_rules(&s->start);
+    enum status st = checkpoint_read_state(folder, &state, &rules, log, &s->found);
     if (st && s->start.native) return STATUS_OK;
     TRY(st);
     return start_check_state(&s->start, c, &s->found);

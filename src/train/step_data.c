@@ -47,7 +47,7 @@ static enum status read_state(const char *folder, const struct model_shape *shap
     enum status st = has ? json_read(path, 1 << 30, state) : STATUS_OK;
     free(path);
     if (has) return st;
-    TRY(checkpoint_read_state(folder, &model, false, &found));
+    TRY(checkpoint_read_state(folder, &model, NULL, false, &found));
     *state = found.state;
     return STATUS_OK;
 }

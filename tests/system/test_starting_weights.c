@@ -124,14 +124,15 @@ TEST(a_damaged_checkpoint_is_reported_once)
     leave(&p);
 }
 
-/* Renames the moments, in as many bytes, so that they are no weights'. */
-static void rename_moments(const char *dcp)
+/* Writes `to` instead of `from`, which is as long, in all names of a DCP directory. */
+static void rename_entries(const char *dcp, const char *from, const char *to)
 {
     struct text metadata = {0};
     const char *path = test_path(dcp, ".metadata");
+    size_t len = strlen(from);
     CHECK_STATUS(OK, file_read(path, 1 << 20, &metadata));
-    for (size_t i = 0; i + 7 <= metadata.len; i++)
-        if (!memcmp(metadata.data + i, ".state.", 7)) metadata.data[i + 1] = 'S';
+    for (size_t i = 0; i + len <= metadata.len; i++)
+        if (!memcmp(metadata.data + i, from, len)) memcpy(metadata.data + i, to, len);
     CHECK_STATUS(OK, file_write(path, metadata.data, metadata.len));
     text_release(&metadata);
 }
@@ -142,9 +143,31 @@ TEST(ignored_moments_of_the_start_are_reported_once)
     CHECK(train(&p, "ours", NULL, "training.steps=1") == 0);
     const char *dcp = test_path(p.folder, "dcp");
     CHECK(LLAMERO(NULL, NULL, "convert", step(&p, "ours", "1"), dcp, "--to", "dcp") == 0);
-    rename_moments(dcp);
+    rename_entries(dcp, ".state.", ".State.");
     CHECK(train(&p, "run", dcp, "training.steps=1 checkpoint.initial_load_model_only=false") == 0);
-    CHECK(count(p.err.data, "ignoring the optimizer's moments: they are not AdamW's") == 1);
+    CHECK(count(p.err.data, "ignoring the optimizer's moments that are not AdamW's") == 1);
+    leave(&p);
+}
+
+TEST(moments_of_an_unknown_name_are_refused_unless_the_optimizer_is_excluded)
+{
+    static const char *const modes[] = {"training.steps=2 checkpoint.initial_load_model_only=false",
+                                        "training.steps=2 checkpoint.initial_load_model_only=false "
+                                        "checkpoint.exclude_from_loading=optimizer",
+                                        "training.steps=2"};
+    const char *refused = "optimizer.state.norm.weight.maxi does not belong to AdamW of a Llama";
+    struct place p = place();
+    CHECK(train(&p, "ours", NULL, "training.steps=1") == 0);
+    const char *dcp = test_path(p.folder, "dcp"), *back = test_path(p.folder, "back");
+    CHECK(LLAMERO(NULL, NULL, "convert", step(&p, "ours", "1"), dcp, "--to", "dcp") == 0);
+    rename_entries(dcp, "state.norm.weight.step", "state.norm.weight.maxi");
+    for (int i = 0; i < 3; i++) {
+        char run[] = {'r', (char)('0' + i), 0};
+        CHECK(train(&p, run, dcp, modes[i]) == (i ? 0 : 78));
+        CHECK(!i == (strstr(p.err.data, refused) != NULL));
+    }
+    CHECK(LLAMERO(NULL, &p.err, "convert", dcp, back) == 78 && strstr(p.err.data, refused));
+    CHECK(LLAMERO(NULL, NULL, "convert", dcp, back, "--model-only") == 0);
     leave(&p);
 }
 

@@ -204,7 +204,7 @@ enum status model_files_open_known_moments(struct model_files *m, const char *pa
                                            struct torch_state *state)
 {
     enum status st = open_moments(m, path, shape, state);
-    if (!st && model_files_are_empty(m) && state->has_other_moments) torch_state_warn(state, path);
+    if (!st && state->other_moment[0]) torch_state_warn(state, path);
     if (st != STATUS_UNSUPPORTED) return st;
     log_line(LOG_WARN, "ignoring the optimizer's moments: %s", status_message());
     torch_state_release(state);

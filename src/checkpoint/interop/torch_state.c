@@ -8,6 +8,7 @@
 #include "formats/torch.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,9 +74,11 @@ void torch_state_note(struct torch_state *s, const char *name)
     if (starts_with(name, "dataloader.")) s->has_data = true;
     if (starts_with(name, "train_state.global_")) s->has_losses = true;
     struct tensor_name of;
-    bool is_moment = tensor_name_kind(name) != TENSOR_WEIGHT || ends_with(name, MOMENTUM);
-    if (starts_with(name, "optimizer") && is_moment && !tensor_name_parse(name, &of))
-        s->has_other_moments = true;
+    bool is_moment = tensor_name_kind(name) != TENSOR_WEIGHT || ends_with(name, MOMENTUM) ||
+                     (starts_with(name, OPTIMIZER) && !is_optimizer_step(name));
+    if (starts_with(name, "optimizer") && is_moment && !s->other_moment[0] &&
+        !tensor_name_parse(name, &of))
+        snprintf(s->other_moment, sizeof s->other_moment, "%s", name);
 }
 
 static bool to_count(double value, int64_t *out)
@@ -254,14 +257,25 @@ void torch_state_log(const struct torch_state *s, const char *path, bool with_mo
     text_release(&line);
 }
 
+enum status torch_state_check_moments(const struct torch_state *s, const char *path)
+{
+    if (s->other_moment[0])
+        FAIL(
+            UNSUPPORTED,
+            "%s: %s does not belong to AdamW of a Llama, which has exp_avg, exp_avg_sq and step of "
+            "each weight; to load without the optimizer, set checkpoint.exclude_from_loading = "
+            "[\"optimizer\"], or convert with --model-only",
+            path, s->other_moment);
+    return STATUS_OK;
+}
+
 void torch_state_warn(const struct torch_state *s, const char *path)
 {
-    if (s->has_other_moments)
-        log_line(
-            LOG_WARN,
-            "%s: ignoring the optimizer's moments: they are not AdamW's, or not keyed by the names "
-            "of the weights",
-            path);
+    if (s->other_moment[0])
+        log_line(LOG_WARN,
+                 "%s: ignoring the optimizer's moments that are not AdamW's of a Llama's weights, "
+                 "such as %s",
+                 path, s->other_moment);
     if (s->iteration > 0)
         log_line(LOG_WARN, "%s: found no optimizer moments, so iteration %lld is not resumed", path,
                  (long long)s->iteration);

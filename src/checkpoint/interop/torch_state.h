@@ -22,7 +22,7 @@ struct torch_state {
     int64_t samples;           /* consumed_train_samples of Megatron-LM, where its data continues */
     struct text order_args;    /* and the arguments that decide their order (megatron_args.h) */
     bool has_data, has_losses; /* entries that are not read: data position, old losses, */
-    bool has_other_moments;    /* and moments keyed by number, not by weight, or not AdamW's */
+    char other_moment[120];    /* and the first that is not AdamW's of a Llama's weight; "": none */
     int64_t iteration;         /* of Megatron-LM's checkpoints without moments; -1: unknown */
     struct text train;         /* the trainer's part of state.json, valid JSON */
 };
@@ -50,6 +50,8 @@ enum status torch_state_or_file(const struct torch_state *s, const char *folder,
                                 struct json **state);
 /* Logs one line: what is resumed, and what is not. */
 void torch_state_log(const struct torch_state *s, const char *path, bool with_moments);
+/* UNSUPPORTED: besides moments that are read there are others, which would be ignored. */
+enum status torch_state_check_moments(const struct torch_state *s, const char *path);
 /* Of files without moments that are read: warns of those that are ignored, and of a step that is
  * not resumed. */
 void torch_state_warn(const struct torch_state *s, const char *path);
