@@ -139,11 +139,14 @@ int32_t sampling_pick(const struct sampling *s, const float *logits_V, int V, ui
     int count = 0, best = 0;
     while (best + 1 < V && logits_V[best] != max) best++;
     if (!(s->temperature > 0) || logits_V[best] != max) return best;
+    /* top_p counts the tokens that min_p drops */
+    double first = s->top_p < 1 ? -INFINITY : least;
     for (int i = 0; i < V; i++)
-        if ((double)logits_V[i] >= least) order_V[count++] = (struct candidate){logits_V[i], i};
+        if ((double)logits_V[i] >= first) order_V[count++] = (struct candidate){logits_V[i], i};
     if ((s->top_k > 0 && s->top_k < count) || s->top_p < 1) {
         int kept = keep_likely(s, max, order_V, count);
         order_V += count - kept, count = kept;
+        for (; (double)order_V->logit < least; count--) order_V++;
     }
     double total = 0;
     for (int i = 0; i < count; i++) {

@@ -2,8 +2,8 @@
  *
  * Units    temperature divides the logits; 0 is greedy (ties: the lowest id).  top_k keeps the k
  *          most likely tokens (0: all); of these top_p keeps the smallest set of the most likely
- *          that reaches that probability (Holtzman et al. 2020; 1: all).  min_p drops tokens less
- *          likely than this fraction of the most likely one (0: none).
+ *          that reaches that probability (Holtzman et al. 2020; 1: all).  Then min_p drops tokens
+ *          less likely than this fraction of the most likely one (0: none).
  * Memory   `order_V` is working memory of the caller's.
  * Order    The draw is a pure function of (seed, position). */
 // SPDX-License-Identifier: Apache-2.0

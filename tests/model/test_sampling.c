@@ -51,6 +51,20 @@ TEST(min_p_drops_tokens_far_less_likely_than_the_best)
     for (uint64_t i = 0; i < 50; i++) CHECK(sampling_pick(&s, logits_V, 4, i, order_V) == 0);
 }
 
+TEST(top_p_counts_the_tokens_that_min_p_drops)
+{
+    const float logits_V[] = {logf(0.5f), logf(0.21f), logf(0.19f), logf(0.1f)};
+    struct candidate order_V[4];
+    struct sampling s = {.temperature = 1, .top_p = 0.75, .min_p = 0.3};
+    bool seen[4] = {false};
+    for (uint64_t i = 0; i < 300; i++) seen[sampling_pick(&s, logits_V, 4, i, order_V)] = true;
+    CHECK(seen[0] && seen[1] && seen[2] && !seen[3]); /* 0.71 of all, but 0.79 of the first three */
+    s.min_p = 0.4;
+    memset(seen, 0, sizeof seen);
+    for (uint64_t i = 0; i < 300; i++) seen[sampling_pick(&s, logits_V, 4, i, order_V)] = true;
+    CHECK(seen[0] && seen[1] && !seen[2]);
+}
+
 TEST(repeat_penalty_makes_tokens_of_the_text_less_likely)
 {
     const float logits_V[] = {2, -1, 4, 0.5f};
