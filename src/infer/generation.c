@@ -116,6 +116,7 @@ void generation_rewind(struct generation *g)
 static int32_t choose(struct generation *g, const struct generation_choice *c, double *log_p)
 {
     struct sampling sampling = g->sampling;
+    double log_sum = sampling_log_sum(c->logits_V, g->loaded.shape.V); /* of all the model's IDs */
     int V = loaded_model_mask_logits(&g->loaded, c->logits_V);
     sampling.seed = c->seed;
     const float *logits_V = c->logits_V;
@@ -125,7 +126,7 @@ static int32_t choose(struct generation *g, const struct generation_choice *c, d
         logits_V = g->penalized_V;
     }
     int32_t id = sampling_pick(&sampling, logits_V, V, c->ids->count, g->order_V);
-    *log_p = sampling_log_probability(c->logits_V, V, id);
+    *log_p = (double)c->logits_V[id] - log_sum;
     return id;
 }
 

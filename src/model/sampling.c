@@ -71,10 +71,10 @@ void sampling_penalize(const struct sampling_penalty *p, const float *logits_V, 
     }
 }
 
-double sampling_log_probability(const float *logits_V, int V, int32_t id)
+double sampling_log_sum(const float *logits_V, int V)
 {
     float max = find_max(logits_V, V);
-    return (double)logits_V[id] - (double)max - log(sum_exp(logits_V, V, max));
+    return (double)max + log(sum_exp(logits_V, V, max));
 }
 
 /* --- the most likely first --- */

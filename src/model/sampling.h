@@ -32,8 +32,8 @@ struct sampling_penalty {
  * those below 0 (Keskar et al. 2019). */
 void sampling_penalize(const struct sampling_penalty *p, const float *logits_V, int V,
                        float *penalized_V);
-/* log(softmax(logits))[id]: the model's own, whatever the sampling. */
-double sampling_log_probability(const float *logits_V, int V, int32_t id);
+/* log(sum(exp(logits))): a logit minus this is the log-probability of its token. */
+double sampling_log_sum(const float *logits_V, int V);
 /* The token for that position of the text. */
 int32_t sampling_pick(const struct sampling *s, const float *logits_V, int V, uint64_t position,
                       struct candidate *order_V);

@@ -43,7 +43,8 @@ TEST(appended_tokens_equal_a_longer_prompt)
     free(run);
 }
 
-TEST(ids_between_added_tokens_have_no_probability)
+/* As eval's loss, the log-probability is that of a softmax over the model's whole vocabulary. */
+TEST(ids_that_the_tokenizer_lacks_are_never_drawn)
 {
     char *run = runs_trained("training.steps=1 model.vocab_size=320");
     const char *path = test_path(test_folder(), "tokenizer.json");
@@ -58,10 +59,10 @@ TEST(ids_between_added_tokens_have_no_probability)
     start(&g, run, path, 4, 3);
     CHECK_STATUS(OK, generation_open(&g));
     CHECK_STATUS(OK, generation_prefill(&g));
-    g.logits_V[280] = 1e9f, g.logits_V[310] = 1e9f, g.logits_V[300] = 1e3f;
+    g.logits_V[280] = 1e3f, g.logits_V[310] = 1e3f, g.logits_V[300] = 999;
     CHECK_STATUS(OK, generation_sample(&g, &id));
     CHECK(id == 300);
-    CHECK_NEAR(g.log_probabilities[0], 0., 1e-9);
+    CHECK_NEAR(g.log_probabilities[0], -1 - log(2 + exp(-1)), 1e-6);
     g.sampling.temperature = 1e9, g.repeat_penalty = 1.5;
     for (uint64_t seed = 0; seed < 200; seed++) {
         g.sampling.seed = seed;

@@ -76,13 +76,10 @@ TEST(repeat_penalty_makes_tokens_of_the_text_less_likely)
     CHECK(out_V[0] == 2 && out_V[1] == -2 && out_V[2] == 2 && out_V[3] == 0.5f);
 }
 
-TEST(log_probabilities_sum_to_one)
+TEST(log_sum_does_not_overflow)
 {
     const float logits_V[] = {1000, 999, -1000};
-    double sum = 0;
-    for (int32_t i = 0; i < 3; i++) sum += exp(sampling_log_probability(logits_V, 3, i));
-    CHECK_NEAR(sum, 1, 1e-6);
-    CHECK_NEAR(sampling_log_probability(logits_V, 3, 0), -log(1 + exp(-1)), 1e-6);
+    CHECK_NEAR(sampling_log_sum(logits_V, 3), 1000 + log(1 + exp(-1)), 1e-6);
 }
 
 TEST(top_k_and_top_p_keep_the_most_likely_of_many_tokens)
@@ -108,14 +105,12 @@ TEST(top_k_and_top_p_keep_the_most_likely_of_many_tokens)
     CHECK_NEAR((double)least_p, 9.99 - 0.01 * (nucleus - 1), 1e-5);
 }
 
-TEST(log_probabilities_of_many_tokens_agree_with_double_precision)
+TEST(log_sum_of_many_logits_agrees_with_double_precision)
 {
     enum { MANY = 777 };
     float logits_V[MANY];
     double sum = 0;
     for (int i = 0; i < MANY; i++) logits_V[i] = (float)(i * 389 % MANY) * 0.03f - 5;
     for (int i = 0; i < MANY; i++) sum += exp((double)logits_V[i]);
-    for (int32_t i = 0; i < MANY; i += 97)
-        CHECK_NEAR(sampling_log_probability(logits_V, MANY, i), (double)logits_V[i] - log(sum),
-                   1e-5);
+    CHECK_NEAR(sampling_log_sum(logits_V, MANY), log(sum), 1e-5);
 }
