@@ -389,6 +389,7 @@ enum status command_eval(int argc, char **argv)
     TRY_OUT(loaded_model_open(&e.loaded, &o));
     TRY_OUT(hub_fetch(source.path, HUB_DATA, &e.loaded.machine.world));
     if (!seq_len) seq_len = e.loaded.config.training.seq_len;
+    loaded_model_warn_context(&e.loaded, seq_len);
     e.rows = (int)rows;
     if (has_column) TRY_OUT(comm_agree(&e.loaded.machine.world, source_check_column(&source)));
     b->source = &source, b->ngram_column = column, b->config = &e.loaded.config;

@@ -29,6 +29,7 @@ static bool is_diffusion(const struct generation *g)
 static enum status prepare(struct generation *g, const char *prompt)
 {
     TRY(text_generation_encode(&g->loaded, prompt, &g->ids));
+    loaded_model_warn_context(&g->loaded, (int64_t)g->ids.count + g->max_tokens);
     if (!is_diffusion(g)) TRY(generation_open(g));
     return STATUS_OK;
 }

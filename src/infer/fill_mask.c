@@ -100,6 +100,7 @@ static enum status encode_text(struct fill_mask *f, const char *text)
     if (f->ids.count > (size_t)f->l->model.max_tokens)
         FAIL_OUT(USAGE, "--fill: the text has %zu tokens; at most %d fit in a row", f->ids.count,
                  f->l->model.max_tokens);
+    loaded_model_warn_context(f->l, (int64_t)f->ids.count);
 out:
     encoder_free(encoder);
     return st;

@@ -305,6 +305,27 @@ static void limit_rows(struct loaded_model *l, const struct loaded_model_options
     if (longest > 0 && longest < *seq_len) *seq_len = longest;
 }
 
+/* A run that starts from other weights may have been trained on longer rows before; dynamic RoPE is
+ * for contexts beyond those of training. */
+static void find_context(struct loaded_model *l, const struct loaded_model_options *o)
+{
+    const struct model_shape *s = &l->shape;
+    bool is_own = !l->config.checkpoint.initial_load_path[0] && !sets(o, "training.seq_len");
+    bool has_rows = l->has_config && is_own;
+    bool is_dynamic = s->scaling.factor > 0 && s->scaling.method == ROPE_dynamic;
+    l->context = has_rows ? l->config.training.seq_len : is_dynamic ? 0 : s->max_context;
+    l->context_key = has_rows ? "training.seq_len" : "max_position_embeddings";
+}
+
+void loaded_model_warn_context(const struct loaded_model *l, int64_t tokens)
+{
+    if (l->context > 0 && tokens > l->context && !l->machine.world.rank)
+        log_line(LOG_WARN,
+                 "a context of up to %lld tokens is longer than the %lld that %s was trained on "
+                 "(%s): results beyond them may be poor",
+                 (long long)tokens, (long long)l->context, l->folder, l->context_key);
+}
+
 static void find_gaps(struct loaded_model *l)
 {
     for (int32_t id = 0; id < tokenizer_vocab_size(l->tokenizer); id++) {
@@ -323,6 +344,7 @@ static enum status open_shape(struct loaded_model *l, const struct loaded_model_
         TRY(tokenizer_open(&l->tokenizer, path, &l->config.tokenizer));
     TRY(checkpoint_read_shape(l->folder, &l->shape));
     limit_rows(l, o);
+    find_context(l, o);
     if (l->tokenizer && tokenizer_vocab_size(l->tokenizer) > l->shape.V)
         FAIL(CONFIG, "%s: the tokenizer has %d tokens, but the model's vocabulary only %d",
              tokenizer_path(l->tokenizer), tokenizer_vocab_size(l->tokenizer), l->shape.V);

@@ -24,6 +24,8 @@ struct loaded_model {
     struct token_list gaps;      /* IDs between the tokenizer's added tokens that no token has */
     struct machine machine;
     struct model_shape shape; /* of the whole model */
+    int64_t context;          /* tokens of the longest rows that it was trained on; 0: unknown */
+    const char *context_key;  /* where that number is from; borrowed */
     struct model model;       /* this rank's tensor-parallel shard of it */
     struct stage stage;       /* the only one: all blocks */
     struct group_plan plan;
@@ -64,6 +66,9 @@ enum status loaded_model_open(struct loaded_model *l, const struct loaded_model_
 void loaded_model_raise_signal(const struct loaded_model *l);
 /* `how` the command ended: see machine_close_ranks. */
 void loaded_model_close(struct loaded_model *l, enum status how);
+
+/* Warns, on rank 0, of a context of more tokens than the model was trained on. */
+void loaded_model_warn_context(const struct loaded_model *l, int64_t tokens);
 
 /* Sets the logits of IDs without a token, between added tokens, to -inf; returns the number of IDs
  * to choose from, as the model's vocabulary may be larger than its tokenizer's. */

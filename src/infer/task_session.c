@@ -64,6 +64,7 @@ static enum status open_evaluator(struct task_session *s)
 {
     struct loaded_model *l = s->loaded;
     int unit = row_unit(s), T = (task_list_longest_row(&s->tasks) + unit - 1) / unit * unit;
+    loaded_model_warn_context(l, task_list_longest_row(&s->tasks));
     s->evaluator = (struct evaluator){
         .pipeline = loaded_model_pipeline(l),
         .readers = &l->machine.groups.of[GROUP_data],

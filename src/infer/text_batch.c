@@ -128,6 +128,7 @@ enum status text_batch_run(struct text_batch *b, struct generation *g)
     TRY(comm_agree(&g->loaded.machine.world, encode_prompts(b, g)));
     if ((size_t)g->num_rows > b->count) g->num_rows = (int)b->count;
     TRY(generation_open(g));
+    loaded_model_warn_context(&g->loaded, (int64_t)g->max_prompt + g->max_tokens);
     r.logits_RV = heap((size_t)g->cache.B * (size_t)g->loaded.shape.V * sizeof *r.logits_RV);
     double begin = clock_monotonic_s();
     for (bool any = true; any;) {
