@@ -6,66 +6,32 @@
 #include "base/closest.h"
 #include "base/color.h"
 #include "base/text.h"
+#include "base/toml.h"
 #include "config/closest_key.h"
 #include "config/sections.h"
 
-#include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The words before the colon of a choice's help. */
-static enum status check_choice(const struct flag *f, const char *value)
-{
-    struct text words = {0};
-    enum status st = STATUS_OK;
-    size_t len = strlen(value), list = strcspn(f->help, ":");
-    for (const char *at = f->help; at < f->help + list; at += strcspn(at, "|:") + 1)
-        if (strcspn(at, "|:") == len && !strncmp(at, value, len)) return STATUS_OK;
-    for (const char *at = f->help, *next; at < f->help + list; at = next + 1) {
-        next = at + strcspn(at, "|:");
-        bool last = *next == ':';
-        text_addf(&words, "%s%.*s",
-                  at == f->help ? ""
-                  : last        ? " or "
-                                : ", ",
-                  (int)(next - at), at);
-    }
-    struct closest closest = closest_to(value);
-    int length = (int)closest_offer_list(&closest, f->help);
-    if (length) text_addf(&words, "; did you mean \"%.*s\"?", length, closest.name);
-    FAIL_OUT(USAGE, "--%s: \"%s\": expected %s", f->name, value, words.data);
-out:
-    text_release(&words);
-    return st;
-}
-
 static enum status store_value(const struct flag *f, const char *value)
 {
-    char *end = NULL;
-    errno = 0;
-    if (f->kind == FLAG_CHOICE) TRY(check_choice(f, value));
-    if (f->kind == FLAG_TEXT || f->kind == FLAG_FILE || f->kind == FLAG_FOLDER ||
-        f->kind == FLAG_CHOICE) {
+    if (f->kind == FLAG_KIND_TEXT || f->kind == FLAG_KIND_FILE || f->kind == FLAG_KIND_FOLDER) {
         *(const char **)f->into = value;
         return STATUS_OK;
     }
-    if (f->kind == FLAG_LIST || f->kind == FLAG_FILES) {
+    if (f->kind == FLAG_KIND_LIST || f->kind == FLAG_KIND_FILES) {
         struct flag_list *list = f->into;
         if (list->count == (int)(sizeof list->items / sizeof *list->items))
             FAIL(USAGE, "--%s: at most %d are supported", f->name, list->count);
         list->items[list->count++] = value;
         return STATUS_OK;
     }
-    if (f->kind == FLAG_INT)
-        *(int64_t *)f->into = strtoll(value, &end, 10);
-    else
-        *(double *)f->into = strtod(value, &end);
-    bool finite = f->kind == FLAG_INT || isfinite(*(double *)f->into);
-    if (end == value || *end || errno || !finite)
-        FAIL(USAGE, "--%s: \"%s\": expected a %snumber", f->name, value,
-             f->kind == FLAG_INT ? "whole " : "");
+    const struct option o = flags_option(f);
+    struct toml *tree;
+    enum status st = option_set_text(&o, f->into, value, &tree);
+    toml_free(tree);
+    if (st) FAIL(USAGE, "--%s: \"%s\": %s", f->name, value, status_message());
     return STATUS_OK;
 }
 
@@ -175,7 +141,7 @@ static enum status read_flag(const struct arguments_spec *spec, int argc, char *
     for (const struct flag *f = spec->flags; f->name; f++) {
         if (!is_name(f->name, name, len)) continue;
         *given |= (uint64_t)1 << (f - spec->flags);
-        if (f->kind == FLAG_SWITCH) {
+        if (f->kind == FLAG_KIND_SWITCH) {
             if (equals) FAIL(USAGE, "--%s does not take a value", f->name);
             *(bool *)f->into = true;
             if (*at + 1 < argc && read_truth(argv[*at + 1], f->into)) ++*at;
@@ -183,7 +149,7 @@ static enum status read_flag(const struct arguments_spec *spec, int argc, char *
             return STATUS_OK;
         }
         if (!equals && *at + 1 >= argc)
-            FAIL(USAGE, "--%s requires a value: --%s %s", f->name, f->name, flag_value_name(f));
+            FAIL(USAGE, "--%s requires a value: --%s %s", f->name, f->name, f->value);
         return store_value(f, equals ? equals + 1 : argv[++*at]);
     }
     char *word = heap_string(name, len);
@@ -195,12 +161,12 @@ static enum status read_flag(const struct arguments_spec *spec, int argc, char *
 /* "--color WHEN", which every command takes. */
 static enum status read_color(int argc, char **argv, int *at, bool *found)
 {
-    const char *when = "";
-    const struct flag flags[] = {{"color", FLAG_CHOICE, &when, FLAG_COLOR_HELP}, {0}};
+    int when = COLOR_AUTO;
+    const struct flag flags[] = {FLAG_COLOR(&when), {0}};
     *found = is_name("color", argv[*at] + 2, strcspn(argv[*at] + 2, "="));
     if (!*found) return STATUS_OK;
     TRY(read_flag(&(struct arguments_spec){.flags = flags}, argc, argv, at, &(uint64_t){0}));
-    color_set(*when == 'n' ? COLOR_NEVER : strcmp(when, "auto") ? COLOR_ALWAYS : COLOR_AUTO);
+    color_set((enum color_when)when);
     return STATUS_OK;
 }
 
@@ -374,7 +340,7 @@ enum status arguments_read(struct arguments *a, const struct arguments_spec *spe
         const char *word = argv[i];
         if (!plain && (!strncmp(word, "--help", 6) || !strcmp(word, "-h"))) {
             a->help = true;
-            return manual_print(spec, word);
+            return manual_print(spec, a->given, word);
         }
         if (!plain && !strcmp(word, "--")) {
             plain = true;

@@ -449,9 +449,9 @@ enum status command_bench(int argc, char **argv)
     const char *output = "", *tune = "";
     bool json = false;
     const struct flag flags[] = {
-        {"rounds", FLAG_INT, &rounds, "repetitions of each operation and of the step (default 5)"},
-        {"megabytes", FLAG_INT, &megabytes,
-         "memory over which bandwidth is measured (default 512)"},
+        {"rounds", FLAG_INT(1, 1000), &rounds, "repetitions of each operation and of the step"},
+        {"megabytes", FLAG_INT(1, FLAG_UNLIMITED), &megabytes,
+         "memory over which bandwidth is measured"},
         {"output", FLAG_FILE, &output,
          "write the JSON object to this file; on a GPU, after each measurement"},
         {"tune", FLAG_FILE, &tune,
@@ -472,10 +472,8 @@ enum status command_bench(int argc, char **argv)
     }
     if (a.num_words > 1)
         FAIL(USAGE, "bench: expected at most 1 CONFIG without --tune, got %d", a.num_words);
-    if (rounds < 1 || rounds > 1000)
-        FAIL(USAGE, "--rounds: must be between 1 and 1000, is %lld", (long long)rounds);
-    if (megabytes < 1 || megabytes > memory_total_bytes() >> 20)
-        FAIL(USAGE, "--megabytes: must be between 1 and %lld, is %lld",
+    if (megabytes > memory_total_bytes() >> 20)
+        FAIL(USAGE, "--megabytes: must be at most %lld, the memory of this machine, is %lld",
              (long long)memory_total_bytes() >> 20, (long long)megabytes);
     struct config c;
     struct bench b = {.config = &c};

@@ -140,7 +140,7 @@ enum status command_check(int argc, char **argv)
     int64_t requested = PREFLIGHT_FEWEST_RANKS;
     int ranks = 0;
     const struct flag flags[] = {
-        {"ranks", FLAG_INT, &requested,
+        {"ranks", FLAG_INT(1, PREFLIGHT_MAX_RANKS), &requested,
          "number of ranks of the run (default: the product of the parallel degrees)"},
         {"deep", FLAG_SWITCH, &is_deep, "read all data, and compare checksums"},
         {"allow-oversubscribe", FLAG_SWITCH, &oversubscribe,

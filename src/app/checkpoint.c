@@ -7,7 +7,6 @@
 #include "base/escape.h"
 #include "base/json.h"
 #include "checkpoint/comparison.h"
-#include "checkpoint/interop/dcp_generation.h"
 #include "infer/loaded_model.h"
 
 #include <stdio.h>
@@ -108,11 +107,10 @@ static const struct usage usage = {
 enum status command_checkpoint(int argc, char **argv)
 {
     bool json = false, tensors = false;
-    const char *as = "";
+    int as = -1;
     const struct flag flags[] = {
-        {"as", FLAG_TEXT, &as,
-         "show: as a torch.distributed.checkpoint directory of this generation of torchtitan: "
-         "frontier, v0.1, v0.2 or new"},
+        {"as", FLAG_CHOICE(DCP_GENERATION_WORDS), &as,
+         "show: as a torch.distributed.checkpoint directory of this generation of torchtitan"},
         {"tensors", FLAG_SWITCH, &tensors, "show: list the tensors"},
         {"json", FLAG_SWITCH, &json, "print JSON: ls and verify an array, show and diff an object"},
         {0},
@@ -122,14 +120,13 @@ enum status command_checkpoint(int argc, char **argv)
     if (a.help) return STATUS_OK;
     const char *verb = a.words[0];
     bool two = !strcmp(verb, "diff");
-    if (as[0] && tensors)
+    if (as >= 0 && tensors)
         FAIL(USAGE, "--tensors has no effect with --as, which lists tensors itself");
-    if (as[0]) TRY(dcp_generation_parse("--as", as, &(enum dcp_generation){0}));
     if (two) return diff(a.words[1], a.words[2], json);
     if (!strcmp(verb, "ls")) return checkpoint_listing_print(a.words[1], json, false);
     if (!strcmp(verb, "verify") && verify_tokens_handles(a.words[1]))
         return verify_tokens(a.words[1], json);
     if (!strcmp(verb, "verify")) return checkpoint_listing_print(a.words[1], json, true);
-    if (as[0]) return checkpoint_show_as(a.words[1], as, json);
+    if (as >= 0) return checkpoint_show_as(a.words[1], (enum dcp_generation)as, json);
     return checkpoint_show(a.words[1], tensors, json);
 }

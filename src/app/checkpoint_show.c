@@ -300,7 +300,7 @@ enum status checkpoint_show(const char *path, bool tensors, bool json)
     return st;
 }
 
-enum status checkpoint_show_as(const char *path, const char *generation, bool json)
+enum status checkpoint_show_as(const char *path, enum dcp_generation generation, bool json)
 {
     struct shown s = {0};
     enum status st = open_shown(&s, path);

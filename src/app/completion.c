@@ -19,15 +19,14 @@ static void offer(const char *start, const char *prefix, const char *word, const
     printf("%s%s\t%s\n", prefix, word, description);
 }
 
-/* Offers each of the words "a|b", which end at one of `ends`. */
-static void offer_words(const char *start, const char *prefix, const char *words, const char *ends)
+/* Offers each of the words "a|b". */
+static void offer_words(const char *start, const char *prefix, const char *words)
 {
-    for (const char *at = words; *at && !strchr(ends, *at); at += *at == '|') {
-        size_t len = strcspn(at, "|:]) ");
+    for (const char *at = words; *at; at += *at == '|') {
+        size_t len = strcspn(at, "|");
         char *word = heap_string(at, len);
         offer(start, prefix, word, "");
         free(word);
-        if (at[len] && at[len] != '|') return;
         at += len;
     }
 }
@@ -46,9 +45,9 @@ struct key_search {
 static void offer_values(const struct key_search *s, const struct option *row)
 {
     static const char *const booleans = "true|false", *const three = "true|false|auto";
-    if (row->kind == OPTION_BOOL) offer_words(s->start, s->head, booleans, "");
-    if (row->kind == OPTION_AUTO) offer_words(s->start, s->head, three, "");
-    if (row->kind == OPTION_WORD) offer_words(s->start, s->head, row->unit, "");
+    if (row->kind == OPTION_BOOL) offer_words(s->start, s->head, booleans);
+    if (row->kind == OPTION_AUTO) offer_words(s->start, s->head, three);
+    if (row->kind == OPTION_WORD) offer_words(s->start, s->head, row->unit);
     if (row->kind == OPTION_TEXT && !strncmp(row->unit, "path", 4)) puts(":files");
 }
 
@@ -85,13 +84,13 @@ static void offer_key_values(const char *start, const char *key, const char *hea
     config_for_each_option(each_option, &s);
 }
 
-static const struct flag color_flag = {"color", FLAG_CHOICE, NULL, FLAG_COLOR_HELP};
+static const struct flag color_flag = FLAG_COLOR(NULL);
 
 static void offer_flag_values(const struct flag *f, const char *start, const char *head)
 {
-    if (f->kind == FLAG_FILE || f->kind == FLAG_FILES) puts(":files");
-    if (f->kind == FLAG_FOLDER) puts(":folders");
-    if (f->kind == FLAG_CHOICE) offer_words(start, head, f->help, ":");
+    if (f->kind == FLAG_KIND_FILE || f->kind == FLAG_KIND_FILES) puts(":files");
+    if (f->kind == FLAG_KIND_FOLDER) puts(":folders");
+    if (f->kind == FLAG_KIND_CHOICE) offer_words(start, head, f->value);
 }
 
 static const struct flag *find_flag(const struct flag *flags, const char *word)
@@ -126,7 +125,7 @@ static void offer_arguments(const struct usage *u, int index, const char *verb, 
     bool paths = false, folders = false;
     int first = usage_has_subcommands(u);
     for (const struct synopsis *s = u->synopses; !index && s->verbs; s++)
-        offer_words(start, "", s->verbs, "");
+        offer_words(start, "", s->verbs);
     if (index < first) return;
     for (const struct synopsis *s = NULL; (s = usage_next(u, s, verb));) {
         const struct usage_item *i = usage_argument(s, index - first);
@@ -139,18 +138,26 @@ static void offer_arguments(const struct usage *u, int index, const char *verb, 
     if (paths || folders) puts(paths ? ":files" : ":folders");
 }
 
-void completion_print_colors(const char *start) { offer_words(start, "", FLAG_COLOR_HELP, ":"); }
+void completion_print_colors(const char *start) { offer_words(start, "", color_flag.value); }
 
 void completion_print_commands(const char *start)
 {
-    if (!strncmp(start, "--color=", 8)) offer_words(start, "--color=", FLAG_COLOR_HELP, ":");
+    if (!strncmp(start, "--color=", 8)) offer_words(start, "--color=", color_flag.value);
     if (*start == '-') {
         offer(start, "--", "help", "list the commands");
         offer(start, "--", "version", "print the version, with --verbose the build");
-        offer(start, "--", "color", FLAG_COLOR_HELP);
+        offer(start, "--", "color", color_flag.help);
         return;
     }
     for (const struct command *c = commands; c->name; c++) offer(start, "", c->name, c->summary);
+}
+
+static void offer_flag(const struct flag *f, const char *start)
+{
+    struct text description = {0};
+    flags_describe(f, false, &description);
+    offer(start, "--", f->name, description.data);
+    text_release(&description);
 }
 
 /* A word that begins with "--". */
@@ -164,9 +171,9 @@ static void offer_flags(const struct arguments_spec *spec, bool settings, const 
     else if (head && settings)
         offer_key_values(start, start + 2, head);
     if (!head) {
-        for (f = spec->flags; f->name; f++) offer(start, "--", f->name, f->help);
+        for (f = spec->flags; f->name; f++) offer_flag(f, start);
         offer(start, "--", "help", "describe the command");
-        offer(start, "--", "color", FLAG_COLOR_HELP);
+        offer(start, "--", "color", color_flag.help);
         if (settings) offer_keys(start, "--", "=");
     }
     free(head);
@@ -182,7 +189,7 @@ void completion_print(const struct arguments_spec *spec, int num_words, char *co
         const char *word = words[i];
         const struct flag *f = plain ? NULL : find_flag(spec->flags, word);
         bool flag = !plain && !strncmp(word, "--", 2);
-        bool valued = f ? f->kind != FLAG_SWITCH : flag && strchr(word, '.');
+        bool valued = f ? f->kind != FLAG_KIND_SWITCH : flag && strchr(word, '.');
         if (value_of) {
             value_of = NULL;
         } else if (flag) {

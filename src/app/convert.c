@@ -16,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first name of a dtype is the one that is printed. */
+/* The first name of a dtype is the one that is printed.  dtype_words: all names. */
+static const char dtype_words[] = "float32|f32|bfloat16|bf16|float16|f16|q8_0";
 static const struct {
     const char *name;
     enum safetensors_dtype dtype;
@@ -31,26 +32,23 @@ static const struct {
     bool can_omit_io; /* supports a model without embedding and head */
 } targets[] = {
     [CONVERT_HF] = {"hf", "a Hugging Face folder", true},
-    [CONVERT_NATIVE] = {"native", "a checkpoint of a run", false},
     [CONVERT_META] = {"meta", "Meta's consolidated.00.pth", true},
     [CONVERT_DCP] = {"dcp", "a torch.distributed.checkpoint directory", true},
     [CONVERT_GGUF] = {"gguf", "a GGUF file", false},
     [CONVERT_NXDT] = {"nxdt", "a checkpoint of NxD Training", false},
+    [CONVERT_NATIVE] = {"native", "a checkpoint of a run", false},
 };
 
+/* Their names, in the order of enum conversion_target. */
 static const char formats[] = "hf|meta|dcp|gguf|nxdt|native";
 
-static enum status parse_dtype(const char *name, struct conversion *c)
+/* dtype: an index into dtypes; below 0: not given. */
+static void set_dtype(int dtype, struct conversion *c)
 {
-    c->keep_dtype = !name[0];
-    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
-        if (!strcmp(dtypes[i].name, name)) {
-            c->dtype = dtypes[i].dtype;
-            c->quantized = dtypes[i].quantized;
-            return STATUS_OK;
-        }
-    if (!name[0]) return STATUS_OK;
-    FAIL(USAGE, "--dtype: must be float32, bfloat16, float16 or q8_0, is \"%s\"", name);
+    c->keep_dtype = dtype < 0;
+    if (c->keep_dtype) return;
+    c->dtype = dtypes[dtype].dtype;
+    c->quantized = dtypes[dtype].quantized;
 }
 
 /* "5GB", "200MB", or bytes. */
@@ -85,47 +83,25 @@ static enum status parse_rope_factor(const char *text, struct conversion *c)
     return STATUS_OK;
 }
 
-/* Flags that only --to nxdt has. */
-static enum status parse_nxdt_flags(const char *hw_backend, const int64_t *sizes,
-                                    struct conversion *c)
-{
-    static const char *const names[] = {"tp-size", "pp-size", "virtual-pp-size",
-                                        "kv-size-multiplier"};
-    struct nxdt_target *n = &c->nxdt;
-    int *const into[] = {&n->tp_size, &n->pp_size, &n->virtual_pp_size, &n->kv_size_multiplier};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (sizes[i] < 1 || sizes[i] > 1 << 14)
-            FAIL(USAGE, "--%s: must be between 1 and 16384, is %lld", names[i],
-                 (long long)sizes[i]);
-        *into[i] = (int)sizes[i];
-    }
-    n->adjacent = !strcmp(hw_backend, "trn2");
-    if (hw_backend[0] && !n->adjacent && strcmp(hw_backend, "trn1"))
-        FAIL(USAGE, "--hw-backend: must be trn1 or trn2, is \"%s\"", hw_backend);
-    return STATUS_OK;
-}
-
 /* The flags with which NxD Training's checkpoint_converter.py says what to convert. */
 struct converter_flags {
-    const char *input, *output, *style, *hub_name;
+    const char *input, *output, *hub_name;
+    int style;      /* not used: there is one */
     int64_t layers; /* not used: the checkpoint has the number */
     bool from_full, to_full, load_xser, save_xser;
 };
 
 /* Sets source, destination, format and xser from them; *input is owned. */
 static enum status apply_converter_flags(const struct converter_flags *f, struct arguments *a,
-                                         const char **to, struct conversion *c, char **input)
+                                         int *to, struct conversion *c, char **input)
 {
-    static const char *const style[] = {"", "hf"};
     size_t len = strlen(f->input);
-    if (strcmp(f->style, style[0]) && strcmp(f->style, style[1]))
-        FAIL(USAGE, "--model-style: must be hf, is \"%s\"", f->style);
     if (f->from_full && f->to_full)
         FAIL(USAGE, "set only one of --convert-from-full-state and --convert-to-full-state");
     if (f->from_full || f->to_full) {
-        const char *format = f->from_full ? "nxdt" : "hf";
-        if ((*to)[0] && strcmp(*to, format))
-            FAIL(USAGE, "--to %s contradicts --convert-%s-full-state", *to,
+        int format = f->from_full ? CONVERT_NXDT : CONVERT_HF;
+        if (*to >= 0 && *to != format)
+            FAIL(USAGE, "--to %s contradicts --convert-%s-full-state", targets[*to].name,
                  f->from_full ? "from" : "to");
         *to = format;
     }
@@ -143,20 +119,14 @@ static enum status apply_converter_flags(const struct converter_flags *f, struct
          a->num_words == 1 ? "" : "s");
 }
 
-/* From --to and DST; *decided: not by SRC, which decides between hf and native. */
-static enum status find_target(const char *to, struct conversion *c, bool *decided)
+/* From --to (below 0: not given) and DST; *decided: not by SRC, which decides between hf and
+ * native. */
+static void find_target(int to, struct conversion *c, bool *decided)
 {
     size_t len = strlen(c->to);
-    c->target = CONVERT_HF;
-    if (len > 5 && !strcmp(c->to + len - 5, ".gguf")) c->target = CONVERT_GGUF;
-    bool known = !to[0];
-    for (size_t i = 0; i < sizeof targets / sizeof *targets && !known; i++) {
-        known = !strcmp(targets[i].name, to);
-        if (known) c->target = (enum conversion_target)i;
-    }
-    if (!known) FAIL(USAGE, "--to: must be hf, meta, dcp, gguf, nxdt or native, is \"%s\"", to);
-    *decided = to[0] || c->target == CONVERT_GGUF;
-    return STATUS_OK;
+    bool is_gguf = len > 5 && !strcmp(c->to + len - 5, ".gguf");
+    c->target = to >= 0 ? (enum conversion_target)to : is_gguf ? CONVERT_GGUF : CONVERT_HF;
+    *decided = to >= 0 || is_gguf;
 }
 
 static enum status check_target(const struct conversion *c)
@@ -179,37 +149,23 @@ static enum status check_modes(const struct arguments *a, const struct flag *fla
     return flag_modes_check(&modes, flags, a->given);
 }
 
-static enum status resolve_target(const char *to, const char *folder, struct conversion *c)
+static enum status resolve_target(int to, const char *folder, struct conversion *c)
 {
     bool decided;
     char *manifest = file_join(folder, MANIFEST_NAME);
     bool from_native = file_exists(manifest);
     free(manifest);
-    TRY(find_target(to, c, &decided));
+    find_target(to, c, &decided);
     if (!decided && !from_native) c->target = CONVERT_NATIVE;
     return check_target(c);
 }
 
-enum { UNSET = INT64_MIN };
-
-/* What is wrong with any SRC: flags that only --to dcp has, and --step. */
-static enum status check_dcp_flags(const char *generation, int64_t dp_size, int64_t step)
-{
-    enum dcp_generation parsed;
-    if (step != UNSET && step < 0)
-        FAIL(USAGE, "--step: must be at least 0, is %lld", (long long)step);
-    if (dp_size != UNSET && (dp_size < 1 || dp_size > 1 << 14))
-        FAIL(USAGE, "--dp-size: must be between 1 and 16384, is %lld", (long long)dp_size);
-    if (generation[0]) TRY(dcp_generation_parse("--generation", generation, &parsed));
-    return STATUS_OK;
-}
-
 /* After the default generation is known. */
-static enum status set_dcp_flags(const char *generation, int64_t dp_size, struct conversion *c)
+static enum status set_dcp_flags(int generation, int64_t dp_size, struct conversion *c)
 {
     struct dcp_target *d = &c->dcp;
-    d->dp_size = dp_size == UNSET ? 0 : (int)dp_size;
-    if (generation[0]) TRY(dcp_generation_parse("--generation", generation, &d->generation));
+    d->dp_size = (int)dp_size;
+    if (generation >= 0) d->generation = (enum dcp_generation)generation;
     if (d->dp_size && !dcp_generations[d->generation].has_empty_loader)
         FAIL(USAGE, "--dp-size: not supported for --generation %s: %s",
              dcp_generations[d->generation].name, dcp_generations[d->generation].without_loader);
@@ -343,45 +299,48 @@ static const struct usage usage = {
 
 enum status command_convert(int argc, char **argv)
 {
-    const char *to = "", *dtype = "", *shard_size = "5GB", *rope = "", *config_json = "";
-    const char *hw_backend = "", *generation = "";
-    int64_t step = UNSET, dp_size = UNSET, sizes[] = {1, 1, 1, 1};
+    const char *shard_size = "5GB", *rope = "", *config_json = "";
+    int to = -1, dtype = -1, hw_backend = 0, generation = -1;
+    int64_t step = -1, dp_size = 0, tp_size = 1, pp_size = 1, virtual_pp_size = 1,
+            kv_multiplier = 1;
     bool json = false, decided = false;
     struct conversion c = {0};
-    struct converter_flags f = {.input = "", .output = "", .style = "", .hub_name = ""};
+    struct converter_flags f = {
+        .input = "", .output = "", .style = -1, .hub_name = "", .layers = -1};
     const struct flag flags[] = {
-        {"to", FLAG_CHOICE, &to, "hf|meta|dcp|gguf|nxdt|native: target format"},
-        {"dtype", FLAG_TEXT, &dtype,
-         "float32 (or f32), bfloat16, float16; gguf: q8_0 (default: unchanged)"},
+        {"to", FLAG_CHOICE(formats), &to, "target format"},
+        {"dtype", FLAG_CHOICE(dtype_words), &dtype,
+         "data type of the weights; q8_0 only with gguf (default: unchanged)"},
         {"shard-size", FLAG_TEXT, &shard_size,
-         "hf, native, dcp: maximum size of a file of weights (default 5GB)"},
+         "hf, native, dcp: maximum size of a file of weights"},
         {"rope-factor", FLAG_TEXT, &rope,
          "factor of Llama 3's RoPE scaling: 8, 32, or none (default: SRC's; for params.json 8, or "
          "32 if the head is tied to the embedding, as in Llama 3.2)"},
         {"without-io", FLAG_SWITCH, &c.without_io, "omit embedding, head and tokenizer"},
-        {"step", FLAG_INT, &step, "step of a run's checkpoint (default: the newest)"},
+        {"step", FLAG_INT(0, FLAG_UNLIMITED), &step,
+         "step of a run's checkpoint (default: the newest)"},
         {"ema", FLAG_SWITCH, &c.ema,
          "convert the moving average of a run's weights (optimizer.ema_decay), and the model only"},
         {"model-only", FLAG_SWITCH, &c.model_only, "native, dcp: omit optimizer and step"},
-        {"generation", FLAG_TEXT, &generation,
-         "dcp: frontier, v0.1, v0.2 or new (default: frontier if the run's model.name is "
+        {"generation", FLAG_CHOICE(DCP_GENERATION_WORDS), &generation,
+         "dcp: generation of torchtitan (default: frontier if the run's model.name is "
          "\"frontier\", else v0.2)"},
-        {"dp-size", FLAG_INT, &dp_size,
-         "dcp: data-parallel ranks that will load it: lets each start from the beginning of its "
-         "data; frontier, v0.1, v0.2"},
+        {"dp-size", FLAG_INT(1, 1 << 14), &dp_size,
+         "dcp: data-parallel ranks that will load it (frontier, v0.1, v0.2): lets each start from "
+         "the beginning of its data"},
         {"config", FLAG_FILE, &config_json, "config.json of a SRC that does not include one"},
-        {"tp-size", FLAG_INT, &sizes[0], "nxdt: tensor parallel size (default 1)"},
-        {"pp-size", FLAG_INT, &sizes[1], "nxdt: pipeline parallel size (default 1)"},
-        {"virtual-pp-size", FLAG_INT, &sizes[2], "nxdt: stages per pipeline rank (default 1)"},
-        {"kv-size-multiplier", FLAG_INT, &sizes[3],
-         "nxdt: ranks that replicate a KV head: tp-size / KV heads (default 1)"},
+        {"tp-size", FLAG_INT(1, 1 << 14), &tp_size, "nxdt: tensor parallel size"},
+        {"pp-size", FLAG_INT(1, 1 << 14), &pp_size, "nxdt: pipeline parallel size"},
+        {"virtual-pp-size", FLAG_INT(1, 1 << 14), &virtual_pp_size,
+         "nxdt: stages per pipeline rank"},
+        {"kv-size-multiplier", FLAG_INT(1, 1 << 14), &kv_multiplier,
+         "nxdt: ranks that replicate a KV head: tp-size / KV heads"},
         {"qkv-linear", FLAG_SWITCH, &c.nxdt.qkv_linear,
          "nxdt: name the weights weight_q, weight_k and weight_v"},
         {"fuse-qkv", FLAG_SWITCH, &c.nxdt.fuse_qkv, "nxdt: fuse these three into weight_qkv"},
         {"coalesce-qkv", FLAG_SWITCH, &c.nxdt.coalesce_qkv,
          "nxdt: fuse q, k and v into qkv_proj.weight, if all have the same number of heads"},
-        {"hw-backend", FLAG_TEXT, &hw_backend,
-         "nxdt: order of replicated heads, trn1 or trn2 (default trn1)"},
+        {"hw-backend", FLAG_CHOICE("trn1|trn2"), &hw_backend, "nxdt: order of replicated heads"},
         {"no-xser", FLAG_SWITCH, &c.nxdt.no_xser, "nxdt: one file per rank, not per tensor"},
         {"input-dir", FLAG_FOLDER, &f.input, "SRC, as NxD Training's converter spells it"},
         {"output-dir", FLAG_FOLDER, &f.output, "DST, likewise"},
@@ -390,9 +349,10 @@ enum status command_convert(int argc, char **argv)
         {"convert-to-full-state", FLAG_SWITCH, &f.to_full, "--to hf"},
         {"save-xser", FLAG_SWITCH, &f.save_xser, "nxdt: one file per tensor"},
         {"load-xser", FLAG_SWITCH, &f.load_xser, "no effect: the format of SRC is detected"},
-        {"model-style", FLAG_TEXT, &f.style, "only \"hf\" is supported"},
+        {"model-style", FLAG_CHOICE("hf"), &f.style, "the only style that is supported"},
         {"hf-model-name", FLAG_TEXT, &f.hub_name, "no effect: see --config"},
-        {"n-layers", FLAG_INT, &f.layers, "no effect: SRC has the number of layers"},
+        {"n-layers", FLAG_INT(0, FLAG_UNLIMITED), &f.layers,
+         "no effect: SRC has the number of layers"},
         {"json", FLAG_SWITCH, &json, "print one JSON object"},
         {0},
     };
@@ -404,16 +364,17 @@ enum status command_convert(int argc, char **argv)
     TRY(arguments_read(&a, &(struct arguments_spec){&usage, flags}, argc, argv));
     if (a.help) return STATUS_OK;
     TRY_OUT(apply_converter_flags(&f, &a, &to, &c, &input));
-    TRY_OUT(parse_dtype(dtype, &c));
+    set_dtype(dtype, &c);
     TRY_OUT(parse_size(shard_size, &c.shard_bytes));
     TRY_OUT(parse_rope_factor(rope, &c));
     c.to = a.words[1];
-    TRY_OUT(find_target(to, &c, &decided));
+    find_target(to, &c, &decided);
     if (decided) TRY_OUT(check_target(&c));
-    TRY_OUT(parse_nxdt_flags(hw_backend, sizes, &c));
-    TRY_OUT(check_dcp_flags(generation, dp_size, step));
+    c.nxdt.tp_size = (int)tp_size, c.nxdt.pp_size = (int)pp_size;
+    c.nxdt.virtual_pp_size = (int)virtual_pp_size, c.nxdt.kv_size_multiplier = (int)kv_multiplier;
+    c.nxdt.adjacent = hw_backend;
     if (decided) TRY_OUT(check_modes(&a, flags, &c));
-    TRY_OUT(loaded_model_find_step(a.words[0], step == UNSET ? -1 : step, comm_self(), &folder));
+    TRY_OUT(loaded_model_find_step(a.words[0], step, comm_self(), &folder));
     c.from = folder;
     c.config = config_json[0] ? config_json : NULL;
     TRY_OUT(resolve_target(to, folder, &c));

@@ -268,15 +268,17 @@ static enum status stats(const struct arguments *a, const struct data_stats_flag
 enum status command_data(int argc, char **argv)
 {
     struct show_flags s = {.step = INT64_MIN, .rank = -1, .ranks = PREFLIGHT_FEWEST_RANKS};
-    struct data_stats_flags f = {.svg = "", .sample = INT64_MIN};
+    struct data_stats_flags f = {.svg = ""};
     const struct flag flags[] = {
-        {"step", FLAG_INT, &s.step, "show: the training step, from 1"},
-        {"rank", FLAG_INT, &s.rank, "show: only the rows of this data-parallel rank"},
-        {"ranks", FLAG_INT, &s.ranks,
+        {"step", FLAG_INT(1, FLAG_UNLIMITED), &s.step, "show: the training step"},
+        {"rank", FLAG_INT(0, FLAG_UNLIMITED), &s.rank,
+         "show: only the rows of this data-parallel rank"},
+        {"ranks", FLAG_INT(1, PREFLIGHT_MAX_RANKS), &s.ranks,
          "show: number of ranks of the run (default: the product of the parallel degrees)"},
         {"text", FLAG_SWITCH, &s.text, "show: decode the tokens"},
         {"svg", FLAG_FILE, &f.svg, "stats: write the lengths as an SVG image to this file"},
-        {"sample", FLAG_INT, &f.sample, "stats: read about this many bytes of each source"},
+        {"sample", FLAG_INT(1, FLAG_UNLIMITED), &f.sample,
+         "stats: read about this many bytes of each source"},
         {"json", FLAG_SWITCH, &s.json, "print one JSON object; show: with the token IDs"},
         {0},
     };
@@ -287,11 +289,5 @@ enum status command_data(int argc, char **argv)
     bool shows = !strcmp(verb, "show");
     f.json = s.json;
     if (shows && s.step == INT64_MIN) FAIL(USAGE, "data show: --step N is required");
-    if (f.sample == INT64_MIN)
-        f.sample = 0;
-    else if (f.sample < 1)
-        FAIL(USAGE, "--sample: must be at least 1, is %lld", (long long)f.sample);
-    if (s.rank < 0 && arguments_have(&a, flags, "rank"))
-        FAIL(USAGE, "--rank: must be at least 0, is %lld", (long long)s.rank);
     return shows ? show(&a, &s) : stats(&a, &f);
 }

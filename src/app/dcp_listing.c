@@ -86,14 +86,14 @@ static void print_items_json(const struct dcp_items *items, const char *generati
     text_release(&out);
 }
 
-enum status dcp_listing_print(const struct dcp_listing *l, const char *generation, bool json)
+enum status dcp_listing_print(const struct dcp_listing *l, enum dcp_generation generation,
+                              bool json)
 {
-    struct dcp_target target = {0};
+    struct dcp_target target = {.generation = generation};
     struct dcp_items items = {0};
-    TRY(dcp_generation_parse("--as", generation, &target.generation));
     TRY(make_items(l, &target, &items));
     if (json)
-        print_items_json(&items, generation);
+        print_items_json(&items, dcp_generations[generation].name);
     else
         print_items(&items);
     dcp_items_release(&items);

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "checkpoint/interop/dcp_generation.h"
 #include "checkpoint/interop/model_files.h"
 
 /* A model that the caller has opened; all pointers are borrowed. */
@@ -14,5 +15,6 @@ struct dcp_listing {
     bool resumes; /* it has an optimizer and a step */
 };
 
-/* Prints to stdout.  USAGE: unknown generation. */
-enum status dcp_listing_print(const struct dcp_listing *l, const char *generation, bool json);
+/* Prints to stdout. */
+enum status dcp_listing_print(const struct dcp_listing *l, enum dcp_generation generation,
+                              bool json);

@@ -264,39 +264,15 @@ static enum status sort_words(const struct arguments *a, struct flag_list *tasks
     return STATUS_OK;
 }
 
-static enum status check_flags(const struct evaluating *e, int64_t rows, int64_t seq_len)
+/* Flags that need another one.  task_column: that of --task, which has columns of its own; NULL:
+ * DATA. */
+static enum status check_used(const struct arguments *a, const struct flag *flags,
+                              const struct evaluating *e, const char *task_column)
 {
     const struct baselines *b = &e->baselines;
-    const struct co_smoothing *co = &e->co_smoothing;
-    if (rows < 1 || rows > 1 << 20)
-        FAIL(USAGE, "--batch-size: must be between 1 and 2^20, is %lld", (long long)rows);
-    if (seq_len < 0 || seq_len > 1 << 24)
-        FAIL(USAGE, "--seq-len: must be between 0 and 2^24, is %lld", (long long)seq_len);
-    if (b->n < 0 || b->n > 64)
-        FAIL(USAGE, "--ngram: must be between 0 and 64, is %lld", (long long)b->n);
-    if (b->ngram_tokens < 0)
-        FAIL(USAGE, "--ngram-tokens: must be at least 0, is %lld", (long long)b->ngram_tokens);
-    if (!(co->held_out >= 0 && co->held_out < 1))
-        FAIL(USAGE, "--held-out: must be at least 0 and below 1, is %g", co->held_out);
-    if (co->windows < 1 || co->windows > 1 << 20)
-        FAIL(USAGE, "--windows: must be between 1 and 2^20, is %lld", (long long)co->windows);
-    return STATUS_OK;
-}
-
-enum { UNSET = INT64_MIN };
-
-/* Flags that need another one, and numbers of which nothing could be evaluated.  task_column: that
- * of --task, which has columns of its own; NULL: DATA. */
-static enum status check_used(const struct evaluating *e, int64_t batches, int64_t seq_len,
-                              const char *task_column)
-{
-    const struct baselines *b = &e->baselines;
-    if (batches != UNSET && batches < 1)
-        FAIL(USAGE, "--batches: must be at least 1, is %lld", (long long)batches);
-    if (seq_len == 0) FAIL(USAGE, "--seq-len: must be at least 1, is 0");
-    if (e->co_smoothing.windows != UNSET && !(e->co_smoothing.held_out > 0))
+    if (arguments_have(a, flags, "windows") && !(e->co_smoothing.held_out > 0))
         FAIL(USAGE, "--windows has no effect without --held-out");
-    if (!b->n && (b->ngram_data[0] || b->ngram_tokens != UNSET))
+    if (!b->n && (b->ngram_data[0] || arguments_have(a, flags, "ngram-tokens")))
         FAIL(USAGE, "%s has no effect without --ngram",
              b->ngram_data[0] ? "--ngram-data" : "--ngram-tokens");
     if (task_column && task_column[0])
@@ -304,22 +280,14 @@ static enum status check_used(const struct evaluating *e, int64_t batches, int64
     return STATUS_OK;
 }
 
-static void set_defaults(struct evaluating *e, int64_t *seq_len, int64_t *batches)
-{
-    if (e->baselines.ngram_tokens == UNSET) e->baselines.ngram_tokens = 10000000;
-    if (e->co_smoothing.windows == UNSET) e->co_smoothing.windows = 16;
-    if (*seq_len == UNSET) *seq_len = 0;
-    if (*batches == UNSET) *batches = -1;
-}
-
 enum status command_eval(int argc, char **argv)
 {
     const char *tokenizer = "", *column = "";
-    int64_t seq_len = UNSET, rows = 8, batches = UNSET;
-    struct evaluating e = {.baselines = {.ngram_data = "", .ngram_tokens = UNSET},
-                           .co_smoothing = {.windows = UNSET}};
+    int64_t seq_len = 0, rows = 8, batches = -1;
+    struct evaluating e = {.baselines = {.ngram_data = "", .ngram_tokens = 10000000},
+                           .co_smoothing = {.windows = 16}};
     struct co_smoothing *co = &e.co_smoothing;
-    struct task_session session = {.format = "", .per_item = ""};
+    struct task_session session = {.format = -1, .per_item = ""};
     struct flag_list tasks = {0};
     bool json = false, ema = false, is_rank;
     struct launch_flags launch = LAUNCH_NONE;
@@ -329,25 +297,26 @@ enum status command_eval(int argc, char **argv)
         {"ema", FLAG_SWITCH, &ema, "use the moving average of the weights (optimizer.ema_decay)"},
         {"column", FLAG_TEXT, &column,
          "JSON key or column that holds the text or the spike counts (default text)"},
-        {"seq-len", FLAG_INT, &seq_len, "tokens per row (default: as in training)"},
-        {"batch-size", FLAG_INT, &rows, "rows per batch on each rank (default 8)"},
-        {"batches", FLAG_INT, &batches,
+        {"seq-len", FLAG_INT(1, 1 << 24), &seq_len, "tokens per row (default: as in training)"},
+        {"batch-size", FLAG_INT(1, 1 << 20), &rows, "rows per batch on each rank"},
+        {"batches", FLAG_INT(1, FLAG_UNLIMITED), &batches,
          "stop after this many batches, summed over all ranks (default: all data)"},
-        {"ngram", FLAG_INT, &b->n,
-         "compare with an n-gram model of this order, Laplace-smoothed (default 0: none)"},
+        {"ngram", FLAG_INT(0, 64), &b->n,
+         "compare with an n-gram model of this order, Laplace-smoothed (default: none)"},
         {"ngram-data", FLAG_FILE, &b->ngram_data,
          "data to count n-grams in (default: the run's training data)"},
-        {"ngram-tokens", FLAG_INT, &b->ngram_tokens,
-         "count n-grams in at most this many tokens (default 10000000; 0: all)"},
-        {"held-out", FLAG_REAL, &co->held_out,
-         "spike counts: fraction of neurons to hold out for co-smoothing (default 0: none)"},
-        {"windows", FLAG_INT, &co->windows,
-         "evaluate co-smoothing in at most this many windows of a row's length (default 16)"},
+        {"ngram-tokens", FLAG_INT(0, FLAG_UNLIMITED), &b->ngram_tokens,
+         "count n-grams in at most this many tokens (default; 0: all)"},
+        {"held-out", FLAG_REAL(0, 0.999), &co->held_out,
+         "spike counts: fraction of neurons to hold out for co-smoothing (default: none)"},
+        {"windows", FLAG_INT(1, 1 << 20), &co->windows,
+         "evaluate co-smoothing in at most this many windows of a row's length"},
         {"task", FLAG_FILES, &tasks,
          "data set to score, as FILE or NAME=FILE; may be repeated, or followed by more FILEs"},
-        {"task-format", FLAG_TEXT, &session.format,
-         "arc, hellaswag, piqa, winogrande, mmlu or lambada (default: by the columns)"},
-        {"limit", FLAG_INT, &session.limit, "evaluate this many items of each task (default: all)"},
+        {"task-format", FLAG_CHOICE(OPT_UNIT_ENUM(TASK_FORMATS)), &session.format,
+         "format of the tasks (default: by the columns)"},
+        {"limit", FLAG_INT(0, FLAG_UNLIMITED), &session.limit,
+         "evaluate this many items of each task (default: all)"},
         {"per-item", FLAG_FILE, &session.per_item,
          "write each item's log-likelihoods and choice to this .jsonl file"},
         LAUNCH_FLAGS(&launch),
@@ -359,9 +328,7 @@ enum status command_eval(int argc, char **argv)
     if (a.help) return STATUS_OK;
     TRY(launch_flags_apply(&launch, &a));
     TRY(sort_words(&a, &tasks));
-    TRY(check_used(&e, batches, seq_len, tasks.count ? column : NULL));
-    set_defaults(&e, &seq_len, &batches);
-    TRY(check_flags(&e, rows, seq_len));
+    TRY(check_used(&a, flags, &e, tasks.count ? column : NULL));
     session.words = (struct option_list){tasks.items, (size_t)tasks.count};
     session.rows = (int)rows;
     TRY(task_session_check(&session));

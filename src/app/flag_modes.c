@@ -32,7 +32,7 @@ enum status flag_modes_check(const struct flag_modes *m, const struct flag *flag
         struct text readers = {0};
         enum status st = STATUS_OK;
         bool is_read;
-        if (flags[i].kind == FLAG_CHOICE || !(given >> i & 1)) continue;
+        if (!(given >> i & 1)) continue;
         add_readers(m, flags[i].help, &readers, &is_read);
         if (!is_read)
             st = FAILURE(USAGE, "--%s requires %s; it has no effect with %s%s", flags[i].name,

@@ -107,39 +107,6 @@ out:
     return st;
 }
 
-static enum status check_sizes(const struct generation *g, const struct unmasking *how,
-                               int64_t batch)
-{
-    if (g->max_tokens < 1 || g->max_tokens > 1 << 24)
-        FAIL(USAGE, "--max-tokens: must be between 1 and 2^24, is %lld", (long long)g->max_tokens);
-    if (how->steps < 0 || how->block < 0)
-        FAIL(USAGE, "--%s: must be at least 0, is %lld", how->steps < 0 ? "steps" : "block",
-             (long long)(how->steps < 0 ? how->steps : how->block));
-    if (batch < 1 || batch > KV_CACHE_ROWS)
-        FAIL(USAGE, "--batch: must be between 1 and %d, is %lld", KV_CACHE_ROWS, (long long)batch);
-    return STATUS_OK;
-}
-
-static enum status check_sampling(const struct generation *g, const struct flag_list *stops,
-                                  int64_t count)
-{
-    const struct sampling *s = &g->sampling;
-    if (!(s->temperature >= 0 && s->temperature <= 100))
-        FAIL(USAGE, "--temperature: must be between 0 and 100, is %g", s->temperature);
-    if (!(s->top_p > 0 && s->top_p <= 1))
-        FAIL(USAGE, "--top-p: must be above 0 and at most 1, is %g", s->top_p);
-    if (s->top_k < 0) FAIL(USAGE, "--top-k: must be at least 0, is %lld", (long long)s->top_k);
-    if (!(s->min_p >= 0 && s->min_p <= 1))
-        FAIL(USAGE, "--min-p: must be between 0 and 1, is %g", s->min_p);
-    if (!(g->repeat_penalty > 0 && g->repeat_penalty <= 100))
-        FAIL(USAGE, "--repeat-penalty: must be above 0 and at most 100, is %g", g->repeat_penalty);
-    if (count < 1 || count > 1 << 20)
-        FAIL(USAGE, "--n: must be between 1 and 2^20, is %lld", (long long)count);
-    for (int i = 0; i < stops->count; i++)
-        if (!stops->items[i][0]) FAIL(USAGE, "--stop: the text must not be empty");
-    return STATUS_OK;
-}
-
 /* Rejects two inputs, and flags that the chosen one does not read. */
 static enum status check_modes(const struct flag *flags, uint64_t given)
 {
@@ -210,8 +177,8 @@ struct request {
 
 static enum status check_request(struct request *r, const struct flag *flags, uint64_t given)
 {
-    TRY(check_sizes(&r->g, &r->how, r->batch));
-    TRY(check_sampling(&r->g, &r->stops, r->count));
+    for (int i = 0; i < r->stops.count; i++)
+        if (!r->stops.items[i][0]) FAIL(USAGE, "--stop: the text must not be empty");
     TRY(check_modes(flags, given));
     if (r->echo && r->json) FAIL(USAGE, "--echo has no effect with --json");
     return STATUS_OK;
@@ -301,43 +268,44 @@ enum status command_generate(int argc, char **argv)
          "file of prompts: a .jsonl file with \"prompt\" in each line, or lines of text"},
         {"interactive", FLAG_SWITCH, &r.interactive,
          "write a text in turns with the model; /help lists what can be typed"},
-        {"batch", FLAG_INT, &r.batch, "prompts: texts to decode together, 1 to 64 (default 16)"},
+        {"batch", FLAG_INT(1, KV_CACHE_ROWS), &r.batch, "prompts: texts to decode together"},
         {"fill", FLAG_TEXT, &r.fill, "text in which a masked model replaces each <mask>"},
-        {"max-tokens", FLAG_INT, &r.g.max_tokens,
-         "prompt, prompts, interactive: generate at most this many tokens (default 128)"},
-        {"temperature", FLAG_REAL, &r.g.sampling.temperature,
-         "softmax temperature; 0: greedy (default 0.8)"},
-        {"top-k", FLAG_INT, &r.g.sampling.top_k,
-         "sample among the k most likely tokens (default 0: all)"},
-        {"top-p", FLAG_REAL, &r.g.sampling.top_p,
-         "sample among the most likely tokens with this total probability (default 1: all)"},
-        {"min-p", FLAG_REAL, &r.g.sampling.min_p,
-         "leave out tokens less likely than this fraction of the most likely one (default 0)"},
-        {"repeat-penalty", FLAG_REAL, &r.g.repeat_penalty,
-         "divide the logits of tokens that occur in prompt and text by this (default 1: none)"},
+        {"max-tokens", FLAG_INT(1, 1 << 24), &r.g.max_tokens,
+         "prompt, prompts, interactive: generate at most this many tokens"},
+        {"temperature", FLAG_REAL(0, 100), &r.g.sampling.temperature,
+         "softmax temperature (default; 0: greedy)"},
+        {"top-k", FLAG_INT(0, FLAG_UNLIMITED), &r.g.sampling.top_k,
+         "sample among the k most likely tokens (default: all)"},
+        {"top-p", FLAG_REAL(0.001, 1), &r.g.sampling.top_p,
+         "sample among the most likely tokens with this total probability (default: all)"},
+        {"min-p", FLAG_REAL(0, 1), &r.g.sampling.min_p,
+         "leave out tokens less likely than this fraction of the most likely one"},
+        {"repeat-penalty", FLAG_REAL(0.01, 100), &r.g.repeat_penalty,
+         "divide the logits of tokens that occur in prompt and text by this (default: none)"},
         {"stop", FLAG_LIST, &r.stops,
          "prompt, prompts, interactive: end before this text; may be repeated"},
-        {"n", FLAG_INT, &r.count,
-         "prompt, prompts: texts to generate, with seeds from --seed on (default 1)"},
+        {"n", FLAG_INT(1, 1 << 20), &r.count,
+         "prompt, prompts: texts to generate, with seeds from --seed on"},
         {"echo", FLAG_SWITCH, &r.echo, "prompt: print the prompt before the text"},
-        {"steps", FLAG_INT, &r.how.steps,
-         "prompt, fill: forward passes that fill in all masks (default 0: one for each mask)"},
-        {"block", FLAG_INT, &r.how.block,
-         "prompt, fill: fill in masks in blocks of this many, from left to right (default 0: one "
+        {"steps", FLAG_INT(0, FLAG_UNLIMITED), &r.how.steps,
+         "prompt, fill: forward passes that fill in all masks (default: one for each mask)"},
+        {"block", FLAG_INT(0, FLAG_UNLIMITED), &r.how.block,
+         "prompt, fill: fill in masks in blocks of this many, from left to right (default: one "
          "block)"},
-        {"seed", FLAG_INT, &r.seed, "seed of the sampler (default 0)"},
+        {"seed", FLAG_INT(0, 1LL << 62), &r.seed, "seed of the sampler"},
         {"tokenizer", FLAG_FILE, &r.tokenizer, "tokenizer to use instead of the model's own"},
         {"ema", FLAG_SWITCH, &r.ema, "use the moving average of the weights (optimizer.ema_decay)"},
         {"session", FLAG_FILE, &r.session.source.path,
          "spike counts to continue, .parquet or .arrow"},
         {"column", FLAG_TEXT, &r.session.source.column,
-         "session: column that holds the spike counts (default spike_counts)"},
-        {"row", FLAG_INT, &r.session.row, "session: row of the session in the data (default 0)"},
-        {"neurons", FLAG_INT, &r.session.neurons,
+         "session: column that holds the spike counts"},
+        {"row", FLAG_INT(0, FLAG_UNLIMITED), &r.session.row,
+         "session: row of the session in the data"},
+        {"neurons", FLAG_INT(1, 1 << 20), &r.session.neurons,
          "instead of --session: start from one bin of this many neurons, a tenth of which spike"},
-        {"prompt-bins", FLAG_INT, &r.session.prompt_bins,
-         "session: bins of the session that are the prompt (default 1)"},
-        {"bins", FLAG_INT, &r.session.bins, "session, neurons: bins to generate (default 10)"},
+        {"prompt-bins", FLAG_INT(1, 1 << 24), &r.session.prompt_bins,
+         "session: bins of the session that are the prompt"},
+        {"bins", FLAG_INT(1, 1 << 24), &r.session.bins, "session, neurons: bins to generate"},
         {"out", FLAG_FILE, &r.session.out,
          "session, neurons: .npz file to write the generated bins to"},
         LAUNCH_FLAGS(&r.launch),

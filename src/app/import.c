@@ -38,7 +38,8 @@ static const struct usage usage = {
 static const struct flag flags[] = {
     {"json", FLAG_SWITCH, NULL, "print one JSON object: format, file, ranks, keys, toml"},
     {"lenient", FLAG_SWITCH, NULL, "list unknown keys and flags instead of failing"},
-    {"from", FLAG_CHOICE, NULL, "megatron: read its flags from the command line, not a file"},
+    {"from", FLAG_CHOICE("megatron"), NULL,
+     "read the flags of this program from the command line, not a file"},
     {0},
 };
 
@@ -163,7 +164,7 @@ enum status import_run(int argc, char **argv)
     struct text out = {0};
     enum status st = parse_arguments(r, argc, argv);
     if (!st && r->help) {
-        st = manual_print(&(struct arguments_spec){&usage, flags}, r->help);
+        st = manual_print(&(struct arguments_spec){&usage, flags}, 0, r->help);
     } else if (!st) {
         im.lenient = r->lenient;
         st = convert(&im, r);

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/launch_flags.h"
 
-#include "machine/launch.h"
-
 #include <stdio.h>
 
 enum status launch_flags_apply(struct launch_flags *f, struct arguments *a)
 {
     enum { MOST = sizeof a->settings / sizeof *a->settings };
-    bool has_ranks = f->ranks != LAUNCH_UNSET;
-    if (has_ranks && f->gpus[0])
+    if (f->ranks != LAUNCH_UNSET && f->gpus[0])
         FAIL(USAGE, "--ranks and --gpus exclude each other: --gpus starts a rank for each GPU");
-    if (has_ranks && (f->ranks < 1 || f->ranks > LAUNCHER_MAX_RANKS))
-        FAIL(USAGE, "--ranks: must be between 1 and %d, is %lld", LAUNCHER_MAX_RANKS,
-             (long long)f->ranks);
     if (!f->gpus[0]) return STATUS_OK;
     size_t left = sizeof a->joined - a->num_joined;
     char *at = a->joined + a->num_joined;

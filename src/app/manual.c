@@ -60,7 +60,16 @@ static void add_wrapped(struct text *out, const char *help)
     text_addf(out, "%s\n", help);
 }
 
-static void print_help(const struct arguments_spec *spec, struct text *out)
+/* A flag's description; bit i of `given` as in manual_print. */
+static const char *describe(const struct arguments_spec *spec, const struct flag *f, uint64_t given,
+                            struct text *description)
+{
+    text_clear(description);
+    flags_describe(f, given >> (f - spec->flags) & 1, description);
+    return description->data;
+}
+
+static void print_help(const struct arguments_spec *spec, uint64_t given, struct text *out)
 {
     const struct usage *u = spec->usage;
     for (const struct synopsis *s = NULL; (s = usage_next(u, s, NULL));) {
@@ -70,13 +79,16 @@ static void print_help(const struct arguments_spec *spec, struct text *out)
     }
     text_addf(out, "\n%s\n", u->description);
     if (spec->flags->name) text_adds(out, "\n");
+    struct text left = {0}, description = {0};
     for (const struct flag *f = spec->flags; f->name; f++) {
-        char left[64];
-        const char *value = flag_value_name(f);
-        snprintf(left, sizeof left, "--%s%s%s", f->name, *value ? " " : "", value);
-        text_addf(out, "  %-24s ", left);
-        add_wrapped(out, f->help);
+        text_clear(&left);
+        text_addf(&left, "  --%s%s%s", f->name, *f->value ? " " : "", f->value);
+        bool fits = left.len < HELP_COLUMN;
+        text_addf(out, "%s%s%*s", left.data, fits ? "" : "\n",
+                  HELP_COLUMN - (fits ? (int)left.len : 0), "");
+        add_wrapped(out, describe(spec, f, given, &description));
     }
+    text_release(&left), text_release(&description);
 }
 
 /* The summary of "config" or "config import". */
@@ -92,14 +104,16 @@ static void add_man_synopsis(const char *synopsis, struct text *out)
     roff_add(out, synopsis);
 }
 
-static void add_man_flags(const struct flag *flags, struct text *out)
+static void add_man_flags(const struct arguments_spec *spec, uint64_t given, struct text *out)
 {
-    for (const struct flag *f = flags; f->name; f++) {
+    struct text description = {0};
+    for (const struct flag *f = spec->flags; f->name; f++) {
         char name[64];
         snprintf(name, sizeof name, "--%s", f->name);
-        roff_entry(out, name, flag_value_name(f));
-        roff_add(out, f->help);
+        roff_entry(out, name, f->value);
+        roff_add(out, describe(spec, f, given, &description));
     }
+    text_release(&description);
 }
 
 static void add_exit_codes(struct text *out)
@@ -113,7 +127,7 @@ static void add_exit_codes(struct text *out)
     }
 }
 
-static void add_man_page(const struct arguments_spec *spec, struct text *out)
+static void add_man_page(const struct arguments_spec *spec, uint64_t given, struct text *out)
 {
     const struct usage *u = spec->usage;
     struct text name = {0}, line = {0};
@@ -134,7 +148,7 @@ static void add_man_page(const struct arguments_spec *spec, struct text *out)
     roff_section(out, "DESCRIPTION");
     roff_paragraphs(out, u->description);
     roff_section(out, "OPTIONS");
-    add_man_flags(spec->flags, out);
+    add_man_flags(spec, given, out);
     roff_entry(out, "--help", "");
     roff_add(out, "print a summary of this page");
     roff_section(out, "EXIT STATUS");
@@ -165,7 +179,7 @@ static void add_paragraphs(const char *string, struct text *out)
     }
 }
 
-static void add_markdown(const struct arguments_spec *spec, struct text *out)
+static void add_markdown(const struct arguments_spec *spec, uint64_t given, struct text *out)
 {
     const struct usage *u = spec->usage;
     const char *summary = summary_of(u->command);
@@ -179,23 +193,26 @@ static void add_markdown(const struct arguments_spec *spec, struct text *out)
     text_adds(out, "```\n");
     add_paragraphs(u->description, out);
     if (spec->flags->name) text_adds(out, "\n| flag | what it does |\n|---|---|\n");
+    struct text description = {0};
     for (const struct flag *f = spec->flags; f->name; f++) {
-        const char *value = flag_value_name(f);
-        text_addf(out, "| `--%s%s%s` | ", f->name, *value ? " " : "", value);
-        add_cell(out, f->help);
+        text_addf(out, "| `--%s%s", f->name, *f->value ? " " : "");
+        add_cell(out, f->value);
+        text_adds(out, "` | ");
+        add_cell(out, describe(spec, f, given, &description));
         text_adds(out, " |\n");
     }
+    text_release(&description);
 }
 
-enum status manual_print(const struct arguments_spec *spec, const char *request)
+enum status manual_print(const struct arguments_spec *spec, uint64_t given, const char *request)
 {
     enum format format;
     struct text out = {0};
     TRY(parse_request(request, &format));
     if (format == FORMAT_HELP)
-        print_help(spec, &out);
+        print_help(spec, given, &out);
     else
-        (format == FORMAT_MAN ? add_man_page : add_markdown)(spec, &out);
+        (format == FORMAT_MAN ? add_man_page : add_markdown)(spec, given, &out);
     fputs(out.data, stdout);
     text_release(&out);
     return STATUS_OK;
@@ -231,8 +248,9 @@ static void add_program_man(struct text *out)
         roff_add(out, c->summary);
     }
     roff_section(out, "OPTIONS");
-    roff_entry(out, "--color", "WORD");
-    roff_add(out, FLAG_COLOR_HELP);
+    const struct flag color = FLAG_COLOR(NULL);
+    roff_entry(out, "--color", color.value);
+    roff_add(out, color.help);
     roff_entry(out, "--version", "");
     roff_add(out, "print the version; with `--verbose` also build options and libraries");
     add_exit_codes(out);

@@ -490,7 +490,7 @@ enum status command_plan(int argc, char **argv)
     bool json = false, is_fit = false, is_search = false;
     int64_t requested = PREFLIGHT_FEWEST_RANKS;
     const struct flag flags[] = {
-        {"ranks", FLAG_INT, &requested,
+        {"ranks", FLAG_INT(1, PREFLIGHT_MAX_RANKS), &requested,
          "number of ranks of the run (default: the product of the parallel degrees)"},
         {"fit", FLAG_SWITCH, &is_fit,
          "find options with which the run fits the memory of its ranks, with the time and the"

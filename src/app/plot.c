@@ -207,18 +207,13 @@ static enum status read_runs(struct plot *p)
 static enum status check_flags(struct plot_flags *f)
 {
     bool picture = *f->svg != 0;
-    int64_t least_width = picture ? 300 : 30, least_height = picture ? 200 : 8;
     int columns = terminal_size(STDOUT_FILENO).columns;
-    if (!f->width) f->width = picture ? 860 : columns >= least_width ? columns : 80;
+    if (!f->width) f->width = picture ? 860 : columns >= 30 ? columns : 80;
     if (!f->height) f->height = picture ? 440 : 22;
-    if (f->width < least_width || f->width > 10000)
-        FAIL(USAGE, "--width: must be between %lld and 10000, is %lld", (long long)least_width,
-             (long long)f->width);
-    if (f->height < least_height || f->height > 10000)
-        FAIL(USAGE, "--height: must be between %lld and 10000, is %lld", (long long)least_height,
-             (long long)f->height);
-    if (f->smooth < 0 || f->smooth > 1000)
-        FAIL(USAGE, "--smooth: must be between 0 and 1000, is %lld", (long long)f->smooth);
+    if (picture && f->width < 300)
+        FAIL(USAGE, "--width: must be at least 300 with --svg, is %lld", (long long)f->width);
+    if (picture && f->height < 200)
+        FAIL(USAGE, "--height: must be at least 200 with --svg, is %lld", (long long)f->height);
     return STATUS_OK;
 }
 
@@ -244,14 +239,16 @@ enum status command_plot(int argc, char **argv)
 {
     struct plot_flags f = {.key = "loss", .svg = "", .title = ""};
     const struct flag flags[] = {
-        {"key", FLAG_TEXT, &f.key, "metric to plot (default: loss)"},
+        {"key", FLAG_TEXT, &f.key, "metric to plot"},
         {"svg", FLAG_FILE, &f.svg, "write an SVG image to this file; -: to stdout"},
-        {"smooth", FLAG_INT, &f.smooth, "moving average over this many points, 0 to 1000"},
-        {"from", FLAG_INT, &f.from, "omit earlier steps"},
+        {"smooth", FLAG_INT(0, 1000), &f.smooth, "moving average over this many points"},
+        {"from", FLAG_INT(0, FLAG_UNLIMITED), &f.from, "omit earlier steps"},
         {"log", FLAG_SWITCH, &f.log, "logarithmic scale"},
         {"title", FLAG_TEXT, &f.title, "title of the plot"},
-        {"width", FLAG_INT, &f.width, "characters (default: the terminal's) or pixels (860)"},
-        {"height", FLAG_INT, &f.height, "lines (default: 22) or pixels (440)"},
+        {"width", FLAG_INT(30, 10000), &f.width,
+         "characters (default: the terminal's) or pixels (860, at least 300)"},
+        {"height", FLAG_INT(8, 10000), &f.height,
+         "lines (default: 22) or pixels (440, at least 200)"},
         {0},
     };
     struct arguments a;

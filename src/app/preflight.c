@@ -24,12 +24,12 @@
 
 enum status preflight_ranks(const struct config *c, int64_t requested, int *num_ranks)
 {
-    enum { MAX_RANKS = 1 << 24 };
     bool given = requested != PREFLIGHT_FEWEST_RANKS;
     int64_t ranks = given ? requested : mesh_min_ranks(&c->parallelism);
-    if (ranks < 1 || ranks > MAX_RANKS)
-        FAIL(USAGE, "--ranks: must be between 1 and 2^24, is %lld%s", (long long)ranks,
-             given ? "" : ", the product of the parallel degrees");
+    if (ranks < 1 || ranks > PREFLIGHT_MAX_RANKS)
+        FAIL(USAGE,
+             "--ranks: must be between 1 and %d, is %lld, the product of the parallel degrees",
+             PREFLIGHT_MAX_RANKS, (long long)ranks);
     *num_ranks = (int)ranks;
     return STATUS_OK;
 }

@@ -42,6 +42,7 @@ struct preflight {
 };
 
 #define PREFLIGHT_FEWEST_RANKS INT64_MIN
+enum { PREFLIGHT_MAX_RANKS = 1 << 24 };
 /* The number of ranks to check: `requested`, or for PREFLIGHT_FEWEST_RANKS the smallest with the
  * degrees of [parallelism].  USAGE: not between 1 and 2^24. */
 enum status preflight_ranks(const struct config *c, int64_t requested, int *num_ranks);

@@ -97,12 +97,11 @@ out:
     return st;
 }
 
-enum { UNSET = INT64_MIN };
-
 enum status command_prepare(int argc, char **argv)
 {
-    const char *tokenizer = "", *output = "", *pattern = "", *column = "", *on_bad = "stop";
-    int64_t workers = UNSET;
+    const char *tokenizer = "", *output = "", *pattern = "", *column = "";
+    int skips = false;
+    int64_t workers = 0;
     double bad_limit = 0.001;
     struct flag_list accepted = {0};
     bool cuts = false, bos = false, no_eod = false, force = false, json = false;
@@ -117,12 +116,12 @@ enum status command_prepare(int argc, char **argv)
         {"pattern", FLAG_TEXT, &pattern,
          "pre-tokenizer pattern of a tiktoken file: llama3, gpt2, ..."},
         {"meta-cuts", FLAG_SWITCH, &cuts, "split long text as Meta's tokenizer.py does"},
-        {"on-bad-record", FLAG_CHOICE, &on_bad,
-         "stop|skip: what to do about a record that cannot be used (default stop)"},
-        {"bad-record-limit", FLAG_REAL, &bad_limit,
-         "skip: fail if more than 10 records and more than this fraction are bad (default 0.001; "
+        {"on-bad-record", FLAG_CHOICE("stop|skip"), &skips,
+         "what to do about a record that cannot be used"},
+        {"bad-record-limit", FLAG_REAL(0, 1), &bad_limit,
+         "skip: fail if more than 10 records and more than this fraction are bad (default; "
          "1: no limit)"},
-        {"workers", FLAG_INT, &workers, "threads (default: all cores)"},
+        {"workers", FLAG_INT(1, 4096), &workers, "threads (default: all cores)"},
         {"accept-changed", FLAG_FILES, &accepted,
          "FILE (or pattern, or tokenizer): resume although it has changed"},
         {"force", FLAG_SWITCH, &force, "overwrite existing output and start from scratch"},
@@ -140,14 +139,9 @@ enum status command_prepare(int argc, char **argv)
     if (file_url_scheme(output))
         FAIL(CONFIG, "prepare: --output %s: expected a local path, got a URL", output);
     TRY(check_prefix(output));
-    bool skips = !strcmp(on_bad, "skip");
-    if (!(bad_limit >= 0 && bad_limit <= 1))
-        FAIL(USAGE, "--bad-record-limit: must be between 0 and 1, is %g", bad_limit);
     if (!skips && arguments_have(&a, flags, "bad-record-limit"))
         FAIL(USAGE, "--bad-record-limit requires --on-bad-record skip; a bad record ends the "
                     "command otherwise");
-    if (workers != UNSET && (workers < 1 || workers > 4096))
-        FAIL(USAGE, "--workers: must be between 1 and 4096, is %lld", (long long)workers);
     for (int i = 0; i < a.num_words; i++)
         sources[i] = (struct source_config){.path = a.words[i],
                                             .column = column[0] ? column : "text",
@@ -175,7 +169,7 @@ enum status command_prepare(int argc, char **argv)
         .skips_bad = skips,
         .bad_record_limit = bad_limit,
         .accept_changed = {accepted.items, (size_t)accepted.count},
-        .threads = workers == UNSET ? 0 : (int)workers,
+        .threads = (int)workers,
         .progress = report_progress,
     };
     signals_catch();

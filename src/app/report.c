@@ -128,16 +128,14 @@ enum status command_report(int argc, char **argv)
 {
     struct report_flags f = {.output = "report.html", .max_tokens = 128};
     const struct flag flags[] = {
-        {"output", FLAG_FILE, &f.output, "page to write (default report.html); -: stdout"},
+        {"output", FLAG_FILE, &f.output, "page to write; -: stdout"},
         {"prompt", FLAG_LIST, &f.prompts, "generate text for this; may be repeated"},
-        {"max-tokens", FLAG_INT, &f.max_tokens, "tokens of a text, at most (default 128)"},
+        {"max-tokens", FLAG_INT(1, 1 << 16), &f.max_tokens, "tokens of a text, at most"},
         {0},
     };
     struct arguments a;
     TRY(arguments_read(&a, &(struct arguments_spec){&usage, flags}, argc, argv));
     if (a.help) return STATUS_OK;
-    if (f.max_tokens < 1 || f.max_tokens > 1 << 16)
-        FAIL(USAGE, "--max-tokens: must be between 1 and 65536, is %lld", (long long)f.max_tokens);
     if (arguments_have(&a, flags, "max-tokens") && !f.prompts.count)
         FAIL(USAGE, "--max-tokens requires --prompt");
     signals_catch();

@@ -81,24 +81,14 @@ static enum status check_flags(struct slurm_script *b)
              b->time[0]  ? " is"
              : has_nodes ? "--time is"
                          : "--time are");
-    if (b->nodes < 1 || b->nodes > 1 << 20)
-        FAIL(USAGE, "--nodes: must be between 1 and %d, is %lld", 1 << 20, (long long)b->nodes);
-    if (b->ranks_per_node < 1 || b->ranks_per_node > (1 << 24) / b->nodes)
-        FAIL(USAGE,
-             "--ranks-per-node: must be at least 1, with at most 2^24 ranks in total; is %lld",
+    if (b->ranks_per_node > PREFLIGHT_MAX_RANKS / b->nodes)
+        FAIL(USAGE, "--ranks-per-node: must be at most %lld, %d ranks in total; is %lld",
+             (long long)(PREFLIGHT_MAX_RANKS / b->nodes), PREFLIGHT_MAX_RANKS,
              (long long)b->ranks_per_node);
-    if (b->cpus_per_rank != UNSET && (b->cpus_per_rank < 0 || b->cpus_per_rank > 4096))
-        FAIL(USAGE, "--cpus-per-rank: must be between 0 and 4096, is %lld",
-             (long long)b->cpus_per_rank);
-    if (b->gpus_per_node != UNSET && (b->gpus_per_node < 0 || b->gpus_per_node > 4096))
-        FAIL(USAGE, "--gpus-per-node: must be between 0 and 4096, is %lld",
-             (long long)b->gpus_per_node);
     TRY(script_parse_time(b->time, &seconds));
     if (b->signal_before_s == UNSET) b->signal_before_s = seconds / 4 < 300 ? seconds / 4 : 300;
-    if (b->signal_before_s < 1 || b->signal_before_s >= seconds || b->signal_before_s > 65535)
-        FAIL(USAGE,
-             "--signal-before: must be between 1 and 65535 s and less than the time limit of %lld "
-             "s, is %lld s",
+    if (b->signal_before_s >= seconds)
+        FAIL(USAGE, "--signal-before: must be less than the time limit of %lld s, is %lld s",
              (long long)seconds, (long long)b->signal_before_s);
     TRY(script_check_word("partition", b->partition));
     TRY(script_check_word("account", b->account));
@@ -156,6 +146,7 @@ static const struct usage usage = {
 enum status command_slurm(int argc, char **argv)
 {
     bool send = false;
+    int mpi = SLURM_MPI_pmix;
     struct slurm_script b = {.nodes = UNSET,
                              .time = "",
                              .partition = "",
@@ -164,25 +155,25 @@ enum status command_slurm(int argc, char **argv)
                              .cpus_per_rank = UNSET,
                              .gpus_per_node = UNSET,
                              .signal_before_s = UNSET,
-                             .mpi = "pmix",
                              .interface = ""};
     const struct flag flags[] = {
-        {"nodes", FLAG_INT, &b.nodes, "number of nodes"},
+        {"nodes", FLAG_INT(1, 1 << 20), &b.nodes, "number of nodes"},
         {"time", FLAG_TEXT, &b.time, "time limit in Slurm's format: 90, 12:00:00, 1-12"},
-        {"ranks-per-node", FLAG_INT, &b.ranks_per_node, "ranks on each node (default 1)"},
-        {"cpus-per-rank", FLAG_INT, &b.cpus_per_rank,
+        {"ranks-per-node", FLAG_INT(1, PREFLIGHT_MAX_RANKS), &b.ranks_per_node,
+         "ranks on each node"},
+        {"cpus-per-rank", FLAG_INT(0, 4096), &b.cpus_per_rank,
          "cores of each rank (default device.threads; 0: divide whole nodes among their ranks)"},
-        {"gpus-per-node", FLAG_INT, &b.gpus_per_node,
+        {"gpus-per-node", FLAG_INT(0, 4096), &b.gpus_per_node,
          "GPUs on each node (default: one per rank, if the run uses GPUs)"},
         {"partition", FLAG_TEXT, &b.partition, "Slurm partition (default: the site's)"},
         {"account", FLAG_TEXT, &b.account, "account to charge (default: the site's)"},
-        {"signal-before", FLAG_INT, &b.signal_before_s,
+        {"signal-before", FLAG_INT(1, 65535), &b.signal_before_s,
          "seconds before the time limit at which the run saves a checkpoint and exits (default "
          "300, at most a quarter of the limit)"},
         {"interface", FLAG_TEXT, &b.interface, "network interface between nodes, e.g. hsn0, ib0"},
-        {"mpi", FLAG_CHOICE, &b.mpi,
-         "pmix|pmi2|cray_shasta: pmix for Open MPI (default), pmi2 for MPICH, cray_shasta for Cray "
-         "MPICH where Slurm has that plugin"},
+        {"mpi", FLAG_CHOICE(OPT_UNIT_ENUM(SLURM_MPI)), &mpi,
+         "how ranks start: pmix for Open MPI, pmi2 for MPICH, cray_shasta for Cray MPICH where "
+         "Slurm has that plugin"},
         {"submit", FLAG_SWITCH, &send, "submit the script with sbatch instead of printing it"},
         {0},
     };
@@ -190,6 +181,7 @@ enum status command_slurm(int argc, char **argv)
     TRY(arguments_read(&a, &(struct arguments_spec){&usage, flags}, argc, argv));
     if (a.help) return STATUS_OK;
     TRY(check_flags(&b));
+    b.mpi = (enum slurm_mpi)mpi;
     b.config = a.words[0], b.settings = a.settings, b.num_settings = a.num_settings;
     struct config c;
     struct text script = {0};

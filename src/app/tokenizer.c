@@ -218,8 +218,8 @@ enum status command_tokenizer(int argc, char **argv)
     bool json = false, cuts = false, by_nul = false, force = false;
     const struct flag flags[] = {
         {"tokenizer", FLAG_FILE, &path, "encode, decode, show: the tokenizer to use"},
-        {"vocab-size", FLAG_INT, &vocab_size,
-         "train: vocabulary size, including special tokens (default 32000)"},
+        {"vocab-size", FLAG_INT(BPE_TRAINER_MIN_SIZE, BPE_TRAINER_MAX_SIZE), &vocab_size,
+         "train: vocabulary size, including special tokens"},
         {"output", FLAG_FILE, &output, "train: tokenizer.json to write"},
         {"force", FLAG_SWITCH, &force, "train: overwrite an existing file"},
         {"meta-cuts", FLAG_SWITCH, &cuts, "encode: split long text as Meta's tokenizer.py does"},
@@ -234,12 +234,7 @@ enum status command_tokenizer(int argc, char **argv)
     struct tokenizer *t;
     TRY(arguments_read(&a, &(struct arguments_spec){&usage, flags}, argc, argv));
     if (a.help) return STATUS_OK;
-    if (!strcmp(a.words[0], "train")) {
-        if (vocab_size < BPE_TRAINER_MIN_SIZE || vocab_size > BPE_TRAINER_MAX_SIZE)
-            FAIL(USAGE, "--vocab-size: must be between %d and %d, is %lld", BPE_TRAINER_MIN_SIZE,
-                 BPE_TRAINER_MAX_SIZE, (long long)vocab_size);
-        return train(&a, vocab_size, output, force);
-    }
+    if (!strcmp(a.words[0], "train")) return train(&a, vocab_size, output, force);
     if (!path[0]) FAIL(USAGE, "tokenizer %s: --tokenizer FILE is required", a.words[0]);
     struct tokenizer_config config = {.meta_cuts = cuts, .pattern = pattern};
     TRY(hub_fetch(path, HUB_TOKENIZER, comm_self()));

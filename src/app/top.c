@@ -27,17 +27,6 @@ struct top_flags {
     bool once;
 };
 
-static enum status check_flags(const struct top_flags *f)
-{
-    if (f->width && (f->width < 20 || f->width > 1000))
-        FAIL(USAGE, "--width: must be between 20 and 1000, is %lld", (long long)f->width);
-    if (f->height && (f->height < 4 || f->height > 1000))
-        FAIL(USAGE, "--height: must be between 4 and 1000, is %lld", (long long)f->height);
-    if (!(f->interval >= 0.1 && f->interval <= 3600))
-        FAIL(USAGE, "--interval: must be between 0.1 and 3600 s, is %g", f->interval);
-    return STATUS_OK;
-}
-
 /* Finds the curve of a key. */
 static enum status find_curve(const struct run_folder *r, const char *key, int *curve)
 {
@@ -157,15 +146,14 @@ enum status command_top(int argc, char **argv)
     const struct flag flags[] = {
         {"once", FLAG_SWITCH, &f.once, "print one frame as text and exit"},
         {"curve", FLAG_TEXT, &f.curve, "key of metrics.jsonl to plot first (default: loss)"},
-        {"interval", FLAG_REAL, &f.interval, "seconds between two readings (default: 1)"},
-        {"width", FLAG_INT, &f.width, "characters (default: the terminal's, or 80)"},
-        {"height", FLAG_INT, &f.height, "lines (default: the terminal's, or 24)"},
+        {"interval", FLAG_REAL(0.1, 3600), &f.interval, "seconds between two readings"},
+        {"width", FLAG_INT(20, 1000), &f.width, "characters (default: the terminal's, or 80)"},
+        {"height", FLAG_INT(4, 1000), &f.height, "lines (default: the terminal's, or 24)"},
         {0},
     };
     struct arguments a;
     TRY(arguments_read(&a, &(struct arguments_spec){&usage, flags}, argc, argv));
     if (a.help) return STATUS_OK;
-    TRY(check_flags(&f));
     if (a.num_settings) FAIL(USAGE, "%s: a run's settings cannot be changed here", a.settings[0]);
     struct run_folder r;
     enum status st = STATUS_OK;

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+/* In the order of the words of --color (app/flags.h). */
 enum color_when { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER };
 
 /* Call before threads start.  AUTO, the default: on a terminal, unless TERM is unset or "dumb", or

@@ -21,6 +21,13 @@ static void write_bound(struct text *out, double x)
         text_addf(out, fabs(x) < 1e15 && x == floor(x) ? "%.0f" : "%g", x);
 }
 
+void option_write_bounds(const struct option *o, struct text *out)
+{
+    write_bound(out, o->least);
+    text_adds(out, " to ");
+    write_bound(out, o->most);
+}
+
 /* "a|b|c" as "a, b or c". */
 static void write_words(struct text *out, const char *list)
 {
@@ -56,9 +63,7 @@ void option_allowed(const struct option *o, struct text *out)
     if (!has_bounds) return;
     if (o->unit[0]) text_addf(out, " (%s)", o->unit);
     text_adds(out, " from ");
-    write_bound(out, o->least);
-    text_adds(out, " to ");
-    write_bound(out, o->most);
+    option_write_bounds(o, out);
 }
 
 static enum status fail_expected(const struct option *o)
@@ -286,9 +291,11 @@ void option_write_real(struct text *out, double x)
     if (isfinite(x) && !strpbrk(digits, ".e")) text_adds(out, ".0");
 }
 
-/* Turns a bare word into TOML of the option's type.  Python's .9, 1. and True are not TOML. */
+/* Turns a bare word into TOML of the option's type.  Python's .9, 1. and True are not TOML, nor is
+ * the shell's 007. */
 static void text_to_toml(const struct option *o, const char *text, struct text *toml)
 {
+    while (o->kind == OPTION_INT && text[0] == '0' && isdigit((unsigned char)text[1])) text++;
     bool numbers = has_numbers(o->kind);
     bool list = (o->kind == OPTION_LIST || numbers) && text[0] != '[';
     bool string = o->kind == OPTION_TEXT || o->kind == OPTION_WORD ||

@@ -186,5 +186,7 @@ void option_write_real(struct text *out, double x);
 
 /* Appends the field's value as TOML. */
 void option_write(const struct option *o, const void *from, struct text *out);
+/* Appends the bounds of a number: "1 to 1024". */
+void option_write_bounds(const struct option *o, struct text *out);
 /* Appends what the row allows: "a whole number (tokens) from 1 to 1024", "causal or masked". */
 void option_allowed(const struct option *o, struct text *out);

@@ -8,11 +8,11 @@
 
 enum conversion_target {
     CONVERT_HF,     /* a Hugging Face folder */
-    CONVERT_NATIVE, /* TO/checkpoint/step-N, f32, for train to resume; step-0: model only */
     CONVERT_META,   /* consolidated.00.pth, params.json, and config.json */
     CONVERT_DCP,    /* a torch.distributed.checkpoint directory, and config.json */
     CONVERT_GGUF,   /* one file: gguf_model.h */
     CONVERT_NXDT,   /* an NxD Training checkpoint, weights only: nxdt_write.h; and config.json */
+    CONVERT_NATIVE, /* TO/checkpoint/step-N, f32, for train to resume; step-0: model only */
 };
 
 struct convert_check {

@@ -14,18 +14,9 @@
 
 static enum status check_flags(const struct spike_session *s)
 {
-    enum { MAX_BINS = 1 << 24, MAX_NEURONS = 1 << 20 };
     if (!s->out[0])
         FAIL(USAGE, "--%s requires --out, the .npz file to write",
              s->neurons ? "neurons" : "session");
-    if (s->neurons < 0 || s->neurons > MAX_NEURONS)
-        FAIL(USAGE, "--neurons: must be between 1 and 2^20, is %lld", (long long)s->neurons);
-    if (s->row < 0) FAIL(USAGE, "--row: must be at least 0, is %lld", (long long)s->row);
-    if (s->prompt_bins < 1 || s->prompt_bins > MAX_BINS)
-        FAIL(USAGE, "--prompt-bins: must be between 1 and 2^24, is %lld",
-             (long long)s->prompt_bins);
-    if (s->bins < 1 || s->bins > MAX_BINS)
-        FAIL(USAGE, "--bins: must be between 1 and 2^24, is %lld", (long long)s->bins);
     return STATUS_OK;
 }
 

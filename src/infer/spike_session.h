@@ -21,8 +21,8 @@ struct spike_session {
 bool spike_session_requested(const struct spike_session *s);
 /* Reads the session, or draws the random bin (a tenth of the neurons spike once, as gpt-neuro's
  * unconditional generation begins), puts the first bins into g->ids and sets g->max_tokens.
- * USAGE: a count out of range, or --out is missing; CONFIG: no such session, or it is shorter than
- * the prompt.  Collective. */
+ * USAGE: --out is missing; CONFIG: no such session, or it is shorter than the prompt.
+ * Collective. */
 enum status spike_session_read(struct spike_session *s, struct generation *g);
 /* After the model is loaded.  CONFIG: its vocabulary is smaller than 256, or it is not causal. */
 enum status spike_session_open(const struct spike_session *s, struct generation *g);

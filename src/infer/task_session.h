@@ -9,7 +9,7 @@
 /* The caller sets the first fields; the rest is zero. */
 struct task_session {
     struct option_list words;    /* FILE or NAME=FILE; borrowed */
-    const char *format;          /* of all tasks; "": detect it */
+    int format;                  /* of all tasks, in TASK_FORMATS; -1: detect it */
     const char *per_item;        /* .jsonl file for the log-likelihoods of each item; "": none */
     int64_t limit;               /* items of each task; 0: all */
     int rows;                    /* per batch and rank */

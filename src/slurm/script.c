@@ -88,7 +88,7 @@ static void write_environment(const struct slurm_script *b, struct text *t)
                   "test \"$threads\" -gt 0 || threads=1\n",
                   (long long)b->ranks_per_node);
     text_adds(t, "export OMP_NUM_THREADS=\"$threads\"\n");
-    if (!strncmp(b->mpi, "pmix", 4))
+    if (b->mpi == SLURM_MPI_pmix)
         text_adds(t,
                   "# Before Slurm 24.05 the default PMIx fence may release a rank too early, and "
                   "Open MPI\n# then crashes in a few percent of starts.\n"
@@ -124,7 +124,7 @@ static void write_step(const struct slurm_script *b, struct text *t)
     text_addf(t,
               "srun --mpi=%s --nodes=%lld --ntasks-per-node=%lld --cpus-per-task=\"$threads\" \\\n"
               "    --cpu-bind=cores --kill-on-bad-exit=0 --wait=15 \\\n    ",
-              b->mpi, (long long)b->nodes, (long long)b->ranks_per_node);
+              slurm_mpi_word(b->mpi), (long long)b->nodes, (long long)b->ranks_per_node);
     text_add_shell(t, b->program);
     text_adds(t, " train ");
     for (int i = 0; i < b->num_settings; i++) {

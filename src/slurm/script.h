@@ -3,12 +3,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "base/option.h"
 #include "base/status.h"
 #include "base/text.h"
 
 #include <stdint.h>
 
-/* Strings are borrowed.  The words for Slurm (name, time, partition, account, mpi) must pass
+/* How ranks find each other: enum slurm_mpi and slurm_mpi_word. */
+#define SLURM_MPI (slurm_mpi, SLURM_MPI, pmix, pmi2, cray_shasta)
+OPT_ENUM_ENUM(SLURM_MPI)
+
+/* Strings are borrowed.  The words for Slurm (name, time, partition, account) must pass
  * script_check_word; paths and settings may contain anything. */
 struct slurm_script {
     const char *name, *time;
@@ -17,8 +22,8 @@ struct slurm_script {
     int64_t cpus_per_rank;   /* 0: whole nodes, divided among their ranks */
     int64_t gpus_per_node;   /* 0: request none */
     int64_t signal_before_s; /* seconds before the time limit at which the run gets SIGUSR1 */
-    const char *mpi;         /* how ranks find each other: "pmix", "pmi2", "cray_shasta" */
-    const char *interface;   /* network interface between nodes; "": the library's choice */
+    enum slurm_mpi mpi;
+    const char *interface; /* network interface between nodes; "": the library's choice */
     const char *program, *folder, *config;
     const char *const *settings; /* section.key=value */
     int num_settings;

@@ -247,7 +247,7 @@ static enum status read_lambada(const struct json *row, struct task_question *q)
     return STATUS_OK;
 }
 
-static const struct task_format formats[] = {
+const struct task_format task_formats[] = {
     {"arc", TASK_ACC | TASK_ACC_NORM, {"question", "choices", "answerKey"}, read_arc},
     {"hellaswag",
      TASK_ACC | TASK_ACC_NORM,
@@ -258,14 +258,7 @@ static const struct task_format formats[] = {
     {"mmlu", TASK_ACC, {"question", "subject", "choices", "answer"}, read_mmlu},
     {"lambada", TASK_ACC | TASK_GREEDY | TASK_PERPLEXITY, {"text"}, read_lambada},
 };
-enum { NUM_FORMATS = sizeof formats / sizeof *formats };
-
-const struct task_format *task_format_find(const char *name)
-{
-    for (int i = 0; i < NUM_FORMATS; i++)
-        if (!strcmp(formats[i].name, name)) return &formats[i];
-    return NULL;
-}
+enum { NUM_FORMATS = sizeof task_formats / sizeof *task_formats };
 
 static bool has_columns(const struct json *row, const struct task_format *f)
 {
@@ -277,11 +270,12 @@ static bool has_columns(const struct json *row, const struct task_format *f)
 const struct task_format *task_format_detect(const struct json *row)
 {
     for (int i = 0; i < NUM_FORMATS; i++)
-        if (has_columns(row, &formats[i])) return &formats[i];
+        if (has_columns(row, &task_formats[i])) return &task_formats[i];
     return NULL;
 }
 
 void task_format_list(struct text *out)
 {
-    for (int i = 0; i < NUM_FORMATS; i++) text_addf(out, "%s%s", i ? ", " : "", formats[i].name);
+    for (int i = 0; i < NUM_FORMATS; i++)
+        text_addf(out, "%s%s", i ? ", " : "", task_formats[i].name);
 }

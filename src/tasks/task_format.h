@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/json.h"
+#include "base/option.h"
 
 struct task_choice {
     struct text context, continuation;
@@ -38,8 +39,10 @@ struct task_format {
     enum status (*read)(const struct json *row, struct task_question *q);
 };
 
-/* NULL: no format has this name. */
-const struct task_format *task_format_find(const char *name);
+#define TASK_FORMATS (task_format_id, TASK_FORMAT, arc, hellaswag, piqa, winogrande, mmlu, lambada)
+OPT_ENUM_ENUM(TASK_FORMATS)
+extern const struct task_format task_formats[]; /* by enum task_format_id */
+
 /* The format whose columns the row has; NULL: none. */
 const struct task_format *task_format_detect(const struct json *row);
 /* "arc, hellaswag, ..." */

@@ -8,6 +8,7 @@ struct values {
     int64_t steps;
     double rate;
     const char *name;
+    int color;
     struct flag_list words;
 };
 
@@ -23,9 +24,10 @@ static enum status read(struct arguments *a, struct values *v, const char *const
     const struct flag flags[] = {
         {"json", FLAG_SWITCH, &v->json, "as JSON"},
         {"dry-run", FLAG_SWITCH, &v->dry_run, "does nothing"},
-        {"steps", FLAG_INT, &v->steps, "how many"},
-        {"rate", FLAG_REAL, &v->rate, "how fast"},
+        {"steps", FLAG_INT(0, 100), &v->steps, "how many"},
+        {"rate", FLAG_REAL(-1e9, 0.5), &v->rate, "how fast"},
         {"name", FLAG_TEXT, &v->name, "whose"},
+        {"paint", FLAG_CHOICE("red|green|blue"), &v->color, "which color"},
         {"word", FLAG_LIST, &v->words, "may be repeated"},
         {0},
     };
@@ -80,13 +82,31 @@ TEST(arguments_reject_unknown_flags_with_a_suggestion)
     CHECK_STATUS(USAGE, READ(&a, &v, "x", "--quite-something-else"));
     CHECK_MESSAGE("unknown flag --quite-something-else; `llamero do --help` lists the flags");
     CHECK_STATUS(USAGE, READ(&a, &v, "x", "--steps", "3x"));
-    CHECK_MESSAGE("--steps: \"3x\": expected a whole number");
+    CHECK_MESSAGE("--steps: \"3x\": expected a whole number from 0 to 100");
     CHECK_STATUS(USAGE, READ(&a, &v, "x", "--steps=99999999999999999999"));
     CHECK_STATUS(USAGE, READ(&a, &v, "x", "--rate="));
     CHECK_STATUS(USAGE, READ(&a, &v, "x", "--steps"));
     CHECK_MESSAGE("--steps requires a value");
     CHECK_STATUS(USAGE, READ(&a, &v, "x", "--json=yes"));
     CHECK_MESSAGE("--json does not take a value");
+}
+
+TEST(numbers_out_of_bounds_and_unknown_choices_are_errors_that_say_what_is_allowed)
+{
+    struct arguments a;
+    struct values v = {0};
+    CHECK_STATUS(USAGE, READ(&a, &v, "x", "--steps", "-1"));
+    CHECK_MESSAGE("--steps: \"-1\": expected a whole number from 0 to 100");
+    CHECK_STATUS(USAGE, READ(&a, &v, "x", "--steps", "101"));
+    CHECK_STATUS(USAGE, READ(&a, &v, "x", "--steps", "2.5"));
+    CHECK_STATUS(USAGE, READ(&a, &v, "x", "--rate", "0.51"));
+    CHECK_MESSAGE("--rate: \"0.51\": expected a number from -1000000000 to 0.5");
+    CHECK_STATUS(USAGE, READ(&a, &v, "x", "--paint", "pink"));
+    CHECK_MESSAGE("--paint: \"pink\": expected red, green or blue");
+    CHECK_STATUS(USAGE, READ(&a, &v, "x", "--paint=gren"));
+    CHECK_MESSAGE("expected red, green or blue; did you mean \"green\"?");
+    CHECK_STATUS(OK, READ(&a, &v, "x", "--steps", "007", "--rate", ".5", "--paint", "BLUE"));
+    CHECK(v.steps == 7 && v.rate == 0.5 && v.color == 2);
 }
 
 TEST(arguments_reject_a_wrong_number_of_words)

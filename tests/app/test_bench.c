@@ -156,8 +156,6 @@ TEST(bench_reads_a_configuration_and_rejects_invalid_flags)
                   "model.ffn_hidden=16", "training.local_batch_size=1", "training.seq_len=8",
                   "validation.enable=true", "data.validation_share=0.1") == 0);
     CHECK(strstr(out.data, "vocabulary 90"));
-    CHECK(LLAMERO(NULL, &err, "bench", "--rounds", "0") == 64);
-    CHECK(strstr(err.data, "--rounds"));
     CHECK(LLAMERO(NULL, &err, "bench", "--megabytes", "1000000000") == 64);
     CHECK(LLAMERO(NULL, &err, "bench", "model.n_heads=7") == 78);
     CHECK(LLAMERO(NULL, &err, "bench", "/nowhere.toml") == 66);

@@ -30,7 +30,7 @@ TEST(checkpoint_show_as_lists_keys_dtypes_and_shapes_of_a_generation)
     CHECK(LLAMERO(&out, &err, "checkpoint", "show", model, "--as", "v0.2") == 0);
     CHECK(strstr(out.data, "output.weight") && !strstr(out.data, "train_state"));
     CHECK(LLAMERO(&out, &err, "checkpoint", "show", run, "--as", "v9") == 64);
-    CHECK(strstr(err.data, "--as: must be frontier, v0.1, v0.2 or new, is \"v9\""));
+    CHECK(strstr(err.data, "--as: \"v9\": expected frontier, v0.1, v0.2 or new"));
     CHECK(LLAMERO(&out, &err, "checkpoint", "ls", run, "--as", "new") == 64);
     CHECK(strstr(err.data, "--as requires checkpoint show"));
     text_release(&out), text_release(&err);

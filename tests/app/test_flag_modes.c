@@ -8,8 +8,8 @@ static enum status check(const char *mode, uint64_t given)
     static const struct flag flags[] = {
         {"shared", FLAG_SWITCH, NULL, "all of them: read it"},
         {"one", FLAG_SWITCH, NULL, "show: decode"},
-        {"two", FLAG_INT, NULL, "show, stats: how many"},
-        {"word", FLAG_CHOICE, NULL, "show|stats: a value, not a mode"},
+        {"two", FLAG_INT(0, 9), NULL, "show, stats: how many"},
+        {"word", FLAG_CHOICE("show|stats"), NULL, "which: a value, not a mode"},
         {0},
     };
     return flag_modes_check(&(struct flag_modes){"data ", "show|stats|find", mode}, flags, given);

@@ -107,10 +107,9 @@ TEST(plot_reports_what_is_wrong)
     CHECK(LLAMERO(NULL, &err, "plot", test_folder()) == 66);
     CHECK(strstr(err.data, "not a run: expected a dump folder"));
     CHECK(LLAMERO(NULL, &err, "plot", run, "--from", "999") == 65 && strstr(err.data, "--from"));
-    CHECK(LLAMERO(NULL, &err, "plot", run, "--width", "3") == 64 &&
-          strstr(err.data, "--width: must be between 30"));
-    CHECK(LLAMERO(NULL, &err, "plot", run, "--height", "99999") == 64);
-    CHECK(LLAMERO(NULL, &err, "plot", run, "--smooth", "-1") == 64);
+    CHECK(LLAMERO(NULL, &err, "plot", run, "--svg", "-", "--width", "299") == 64 &&
+          strstr(err.data, "--width: must be at least 300 with --svg, is 299"));
+    CHECK(LLAMERO(NULL, &err, "plot", run, "--svg", "-", "--height", "199") == 64);
     CHECK(LLAMERO(NULL, &err, "plot", run, "--svg", "/nowhere/x.svg") == 74);
     CHECK(LLAMERO(NULL, &err, "plot") == 64);
     text_release(&err);

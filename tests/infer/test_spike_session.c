@@ -44,8 +44,6 @@ TEST(eval_of_some_batches_compares_the_same_counts)
     CHECK(spike_number(json_get(v, "ngram"), "counted_in") == 100);
     CHECK(spike_number(json_get(v, "ngram"), "tokens") == 129);
     json_free(v);
-    CHECK(LLAMERO(NULL, &err, "eval", run, spike_test, "--column", "spike_counts", "--ngram",
-                  "-1") == 64);
     CHECK(LLAMERO(NULL, &err, "eval", run, spike_test, "--column", "subject_id") == 78);
     CHECK(strstr(err.data, "is text"));
     text_release(&out), text_release(&err);
@@ -106,8 +104,6 @@ TEST(generate_reports_invalid_sessions)
     CHECK(LLAMERO(NULL, &err, "generate", run, "--session", spike_test) == 64);
     CHECK(strstr(err.data, "--out"));
     CHECK(LLAMERO(NULL, &err, "generate", run, "--out", "a.npz") == 64);
-    CHECK(LLAMERO(NULL, &err, "generate", run, "--session", spike_test, "--out", "a", "--bins",
-                  "0") == 64);
     CHECK(LLAMERO(NULL, &err, "generate", run, "--session", spike_test, "--out", "a",
                   "--prompt-bins", "61") == 78);
     CHECK(strstr(err.data, "the session has 60 bins"));

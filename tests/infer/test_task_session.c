@@ -227,8 +227,6 @@ TEST(flags_of_tasks_are_checked)
     CHECK(strstr(err.data, "expected MODEL and DATA, or MODEL and --task"));
     CHECK(LLAMERO(NULL, &err, "eval", FOLDER, "x.txt", "--limit", "3") == 64);
     CHECK(strstr(err.data, "require --task"));
-    CHECK(LLAMERO(NULL, &err, "eval", FOLDER, "--task", "x.jsonl", "--task-format", "boolq") == 64);
-    CHECK(strstr(err.data, "expected arc, hellaswag"));
     CHECK(LLAMERO(NULL, &err, "eval", FOLDER, "--task", "x.jsonl", "--ngram", "2") == 64);
     CHECK(LLAMERO(NULL, &err, "eval", FOLDER, "--task", "x.jsonl", "--tokenizer", TOKENIZER) == 66);
     CHECK(LLAMERO(NULL, &err, "eval", FOLDER, "--task", FOLDER "/arc.jsonl") == 78);

@@ -389,7 +389,7 @@ TEST(scores_of_a_task_are_a_line_and_scalars)
     struct task_item item = {0, 1, 0};
     char name[] = "small";
     struct task t = {
-        .name = name, .format = task_format_find("arc"), .items = &item, .num_items = 1};
+        .name = name, .format = &task_formats[TASK_FORMAT_arc], .items = &item, .num_items = 1};
     struct task_result r = {.items = 5, .correct = 2, .correct_norm = 3};
     metrics_task(m, 7, &t, &r);
     stop(m);
@@ -416,7 +416,7 @@ TEST(a_resume_keeps_scores_of_its_first_step_at_nxd_trainings_steps)
         .enable_mlflow = true, .mlflow_experiment = "apples", .tensorboard_tags = TAGS_nxdt};
     const char *folder = test_folder();
     char name[] = "small";
-    struct task t = {.name = name, .format = task_format_find("arc")};
+    struct task t = {.name = name, .format = &task_formats[TASK_FORMAT_arc]};
     struct task_result r = {.items = 5, .correct = 2};
     struct metrics *m = start(folder, &c, 0);
     log_step(m, 7, 2);

@@ -16,7 +16,7 @@ static struct slurm_script plain_job(void)
                                  .ranks_per_node = 2,
                                  .cpus_per_rank = 8,
                                  .signal_before_s = 300,
-                                 .mpi = "pmix",
+                                 .mpi = SLURM_MPI_pmix,
                                  .interface = "",
                                  .program = "/bin/llamero",
                                  .folder = "/",
@@ -49,7 +49,7 @@ TEST(batch_script_requests_the_configured_resources)
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) check_line(&t, lines[i], true);
     check_line(&t, "#SBATCH --exclusive", false);
     CHECK(!strstr(t.data, "--partition") && !strstr(t.data, "NCCL") && !strstr(t.data, "gpu"));
-    b.partition = "batch", b.account = "stf218", b.mpi = "pmi2", b.interface = "hsn0";
+    b.partition = "batch", b.account = "stf218", b.mpi = SLURM_MPI_pmi2, b.interface = "hsn0";
     b.cpus_per_rank = 0, b.gpus_per_node = 8;
     text_clear(&t);
     script_write(&b, &t);

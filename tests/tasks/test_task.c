@@ -78,7 +78,7 @@ TEST(a_task_names_the_row_that_is_wrong)
     CHECK_MESSAGE("task.jsonl, line 1: the columns match no known task; expected those of arc");
     CHECK_STATUS(DATA, open_lines(&t, &o, "{\"text\": \"a b\"}\n{\"text\": 3}"));
     CHECK_MESSAGE("task.jsonl, line 2");
-    o.format = task_format_find("piqa");
+    o.format = &task_formats[TASK_FORMAT_piqa];
     CHECK_STATUS(DATA, open_lines(&t, &o, "{\"text\": \"a b\"}"));
     CHECK_MESSAGE("goal");
     CHECK_STATUS(CONFIG, task_open(&t, &o, NULL));

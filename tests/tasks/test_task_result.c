@@ -8,10 +8,10 @@ static struct task_item items[] = {{0, 2, 0}, {2, 2, 1}};
 static int64_t lengths[] = {10, 2, 4, 4};
 static char name[] = "t";
 
-static struct task task_of(const char *format)
+static struct task task_of(enum task_format_id format)
 {
     return (struct task){.name = name,
-                         .format = task_format_find(format),
+                         .format = &task_formats[format],
                          .items = items,
                          .num_items = 2,
                          .num_requests = 4,
@@ -22,7 +22,7 @@ TEST(accuracies_follow_the_rules_of_lm_eval)
 {
     double log_likelihoods[] = {-5, -4, -3, -3}; /* a tie: the first is chosen */
     int64_t misses[] = {0, 1, 1, 0};
-    struct task t = task_of("piqa");
+    struct task t = task_of(TASK_FORMAT_piqa);
     struct task_scores s = {log_likelihoods, misses, false};
     struct task_result r = task_result_compute(&t, &s);
     struct task_value values[TASK_MAX_VALUES];
@@ -41,7 +41,7 @@ TEST(cloze_tasks_count_greedy_matches_and_have_a_perplexity)
     double log_likelihoods[] = {-2, 0, -4, 0};
     int64_t misses[] = {0, 0, 1, 0};
     struct task_item cloze[] = {{0, 1, 0}, {2, 1, 0}};
-    struct task t = task_of("lambada");
+    struct task t = task_of(TASK_FORMAT_lambada);
     struct task_scores s = {log_likelihoods, misses, false};
     t.items = cloze;
     struct task_result r = task_result_compute(&t, &s);
@@ -67,7 +67,7 @@ TEST(scores_that_are_not_finite_are_rejected)
 {
     double log_likelihoods[] = {-5, -4, -3, -3};
     int64_t misses[4] = {0};
-    struct task t = task_of("piqa");
+    struct task t = task_of(TASK_FORMAT_piqa);
     struct task_scores s = {log_likelihoods, misses, false};
     CHECK_STATUS(OK, task_result_check(&t, &s));
     log_likelihoods[2] = -(double)NAN;

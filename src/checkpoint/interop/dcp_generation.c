@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/interop/dcp_generation.h"
 
-#include "base/text.h"
-
 #include <string.h>
 
 #define EXCLUDE_DATALOADER "set checkpoint.exclude_from_loading to [\"dataloader\"] in torchtitan"
@@ -44,25 +42,6 @@ const struct dcp_generation_spec dcp_generations[DCP_GENERATIONS] = {
                                  {"ntokens_seen", DCP_TOKENS},
                                  {NULL, DCP_TRAIN_VALUES}}},
 };
-
-enum status dcp_generation_parse(const char *flag, const char *name, enum dcp_generation *out)
-{
-    struct text known = {0};
-    enum status st = STATUS_OK;
-    for (int g = 0; g < DCP_GENERATIONS; g++) {
-        *out = (enum dcp_generation)g;
-        if (!strcmp(dcp_generations[g].name, name)) goto out;
-        text_addf(&known, "%s%s",
-                  g + 1 == DCP_GENERATIONS ? " or "
-                  : g                      ? ", "
-                                           : "",
-                  dcp_generations[g].name);
-    }
-    FAIL_OUT(USAGE, "%s: must be %s, is \"%s\"", flag, known.data, name);
-out:
-    text_release(&known);
-    return st;
-}
 
 enum dcp_generation dcp_generation_of_model(const char *model_name)
 {

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 enum dcp_generation { DCP_FRONTIER, DCP_V0_1, DCP_V0_2, DCP_NEW, DCP_GENERATIONS };
+#define DCP_GENERATION_WORDS "frontier|v0.1|v0.2|new" /* their names, in this order */
 
 /* What an entry of train_state holds.  torch loads an entry only if it was saved as the kind of
  * object that the program has: a tensor or a Python object. */
@@ -42,8 +43,6 @@ struct dcp_generation_spec {
 
 extern const struct dcp_generation_spec dcp_generations[DCP_GENERATIONS];
 
-/* Finds a generation by its name.  USAGE: unknown; the message names `flag` and the known ones. */
-enum status dcp_generation_parse(const char *flag, const char *name, enum dcp_generation *out);
 /* The generation that trains a run with this model.name: frontier for "frontier", which a file in
  * the older fork's keys implies; else v0.2. */
 enum dcp_generation dcp_generation_of_model(const char *model_name);
