@@ -403,10 +403,30 @@ static void name_branch(const char *folder, int64_t step, struct text *path)
     }
 }
 
+/* The target of a relative symbolic link, seen from a folder next to it; else empty. */
+static void find_link_target(const char *path, struct text *target)
+{
+    char link[PATH_MAX];
+    ssize_t len = readlink(path, link, sizeof link);
+    if (len > 0 && len < (ssize_t)sizeof link && link[0] != '/')
+        text_addf(target, "../%.*s", (int)len, link);
+}
+
 static enum status move_step(const char *folder, int64_t step, const char *branch)
 {
     char *from = folder_step_path(folder, step), *to = folder_step_path(branch, step);
-    enum status st = file_rename(from, to);
+    struct text target = {0};
+    enum status st = STATUS_OK;
+    find_link_target(from, &target);
+    if (!target.len) {
+        TRY_OUT(file_rename(from, to));
+        goto out;
+    }
+    if (symlink(target.data, to)) FAIL_OUT(IO, "%s: symlink: %s", to, strerror(errno));
+    TRY_OUT(file_sync_dir(branch)); /* a power loss must not lose both */
+    if (unlink(from)) FAIL_OUT(IO, "%s: unlink: %s", from, strerror(errno));
+out:
+    text_release(&target);
     free(from), free(to);
     return st;
 }

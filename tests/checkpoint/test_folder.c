@@ -346,6 +346,21 @@ TEST(oldest_checkpoints_are_moved_first)
     text_release(&branch);
 }
 
+TEST(links_to_checkpoints_lead_to_them_after_a_move)
+{
+    const char *root = test_folder(), *folder = test_path(root, "checkpoint");
+    const char *absolute = make_folder(root, "a");
+    struct text branch = {0};
+    CHECK_STATUS(OK, file_make_dirs(folder));
+    make_folder(root, "r");
+    CHECK(!symlink(absolute, test_path(folder, "step-4")));
+    CHECK(!symlink("../r", test_path(folder, "step-5")));
+    CHECK_STATUS(OK, folder_abandon(folder, 0, &branch));
+    CHECK(has_file(branch.data, "step-4/x") && has_file(branch.data, "step-5/x"));
+    CHECK(!has_file(folder, "step-4") && !has_file(folder, "step-5"));
+    text_release(&branch);
+}
+
 TEST(folder_knows_of_steps_that_were_set_aside)
 {
     static const char *const others[] = {"abandoned-4-1", "abandoned-4", "abandoned-x-1",
