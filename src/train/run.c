@@ -82,10 +82,7 @@ enum status run_train(const struct config *c, const struct machine *machine)
                                  .begin = stage.begin,
                                  .end = stage.end};
         if (stages > 1 && world_group->rank == 0) log_stage(&stage, index, &machine->mesh);
-        if (continues) {
-            stage.config.checkpoint.load_step = -1;
-            stage.config.checkpoint.exclude_from_loading.count = 0;
-        }
+        if (continues) stage.config.checkpoint.load_step = -1;
         enum status st = run_stage(&r, machine, &here);
         data_stages_close(&stage);
         TRY(st);

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fault/trial.h"
 
-enum failing_scene { TRAIN, KEEP, RESUME, RECOUNT, REWIND, ROLLBACK, RANKS };
+enum failing_scene { TRAIN, KEEP, RESUME, RECOUNT, REWIND, ROLLBACK, STAGE, RANKS };
 struct failpoint {
     const char *name;
     enum failing_scene scene;
@@ -107,6 +107,20 @@ TEST(failpoints_of_a_rollback_are_survived)
     CHECK(file_exists(test_path(s.straight, "checkpoint/abandoned-65-1/step-80")));
     s.name = "rollback", s.goes_back = true;
     CHECK(try_points(&s, ROLLBACK) == 0);
+}
+
+TEST(failpoints_of_a_data_stage_are_survived)
+{
+    struct scene s;
+    scene_train(&s, 1, "training.steps=4");
+    const char *start = test_path(s.folder, "start"); /* with step-2 and step-4 */
+    CHECK_STATUS(OK, file_rename(s.straight, start));
+    scene_init_train(&s, 1,
+                     "training.steps=8 checkpoint.exclude_from_loading=optimizer "
+                     "data.stage.0.at_step=6 data.stage.0.attn_mask_type=block_causal");
+    s.name = "stage", s.start = start;
+    scene_open(&s);
+    CHECK(try_points(&s, STAGE) == 0);
 }
 
 TEST(failpoints_of_ranks_are_survived)
