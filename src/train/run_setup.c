@@ -44,7 +44,8 @@ enum status run_setup_open_outputs(struct training_run *r)
         .peak_flops = c->metrics.peak_flops > 0 ? c->metrics.peak_flops : machine->peak_flops,
         .memory_total_bytes = (double)memory,
     };
-    TRY(skipped_records_open(&r->skipped, c, r->trainer.steps_done, r->is_main));
+    if (!r->skipped.config)
+        TRY(skipped_records_open(&r->skipped, c, r->trainer.steps_done, r->is_main));
     if (r->is_main) TRY(metrics_open(&r->metrics, &o));
     return STATUS_OK;
 }

@@ -118,7 +118,17 @@ static enum status log_step(struct training_run *r, const struct step_result *s,
     return STATUS_OK;
 }
 
-/* Goes back to a good checkpoint, if there is one.  Metrics begin again after its step. */
+/* Metrics begin again after the step that the run went back to. */
+static enum status reopen_outputs(struct training_run *r, int64_t step)
+{
+    metrics_close(r->metrics);
+    r->metrics = NULL;
+    if (r->is_main) TRY(skipped_records_roll_back(&r->skipped, step));
+    TRY(run_setup_open_outputs(r));
+    return STATUS_OK;
+}
+
+/* Goes back to a good checkpoint, if there is one. */
 static enum status roll_back(struct training_run *r, const struct step_result *s, bool is_needed)
 {
     struct checkpoint_state state = run_checkpoint_state(r);
@@ -138,10 +148,7 @@ static enum status roll_back(struct training_run *r, const struct step_result *s
     r->saved_step = b.to, r->unsavable_step = -1;
     run_report_rollback(r->report, b.to);
     r->validation_due = false;
-    metrics_close(r->metrics);
-    r->metrics = NULL;
-    skipped_records_close(&r->skipped);
-    TRY(comm_agree(training_run_world(r), run_setup_open_outputs(r)));
+    TRY(comm_agree(training_run_world(r), reopen_outputs(r, b.to)));
     if (r->is_main) rollback_report(&b, r->metrics);
     return STATUS_OK;
 }

@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static bool skips(const struct config *c) { return c->data.on_bad_record == ON_BAD_RECORD_skip; }
@@ -28,6 +29,30 @@ void skipped_records_close(struct skipped_records *s)
 {
     if (s->file.path) log_close_file(&s->file);
     *s = (struct skipped_records){0};
+}
+
+enum status skipped_records_roll_back(struct skipped_records *s, int64_t step)
+{
+    static const char begin[] = "{\"step\": ";
+    const size_t len = sizeof begin - 1;
+    struct text all = {0}, out = {0};
+    enum status st = STATUS_OK;
+    if (!skips(s->config) || !file_exists(s->file.path)) return STATUS_OK;
+    TRY_OUT(file_read(s->file.path, UINT64_MAX, &all));
+    for (char *at = all.data, *stop = at + all.len, *rest; at < stop;) {
+        char *newline = memchr(at, '\n', (size_t)(stop - at)), *next = newline ? newline + 1 : stop;
+        if (!strncmp(at, begin, len) && strtoll(at + len, &rest, 10) > step) {
+            text_addf(&out, "%s%lld", begin, (long long)step + 1);
+            at = rest;
+        }
+        text_add(&out, at, (size_t)(next - at));
+        at = next;
+    }
+    TRY_OUT(file_write(s->file.path, out.data, out.len));
+out:
+    text_release(&all);
+    text_release(&out);
+    return st;
 }
 
 void skipped_records_list(struct skipped_records *s, struct loader *l, int64_t step)
@@ -105,6 +130,8 @@ enum status skipped_records_validated(struct skipped_records *s, struct loader *
     const struct config *c = s->config;
     int64_t freq = c->validation.freq, steps = c->training.steps;
     if (!skips(c)) return STATUS_OK;
-    if (step == (freq < steps ? freq : steps)) skipped_records_list(s, l, step);
+    bool is_first = step == (freq < steps ? freq : steps);
+    if (is_first && !s->has_listed_validation) skipped_records_list(s, l, step);
+    s->has_listed_validation |= is_first;
     return check(s, l, world, "validation: ", &s->num_reported_validation);
 }

@@ -12,13 +12,16 @@
 #include <stdlib.h>
 
 /* Documents of 33 tokens with bos and eos, always the same text, and after 3300 tokens one that is
- * nothing like them: with 32 tokens a step it is in step 104, rows 206 and 207. */
-static void write_corpus(const char *path)
+ * nothing like them: with 32 tokens a step it is in step 104, rows 206 and 207.  `breaks`: bad
+ * records before, in and after that step's rows. */
+static void write_corpus(const char *path, bool breaks)
 {
     struct text t = {0};
-    for (int i = 0; i < 500; i++)
+    for (int i = 0; i < 500; i++) {
+        if (breaks && (i == 50 || i == 101 || i == 106)) text_addf(&t, "broken %d\n", i);
         text_adds(&t, i == 100 ? "{\"text\": \"ZQX!&7K#W@9PJ(Y)2+$\"}\n"
                                : "{\"text\": \"abcdefgh abcdefgh abcdefgh abcd\"}\n");
+    }
     CHECK_STATUS(OK, file_write(path, t.data, t.len));
     text_release(&t);
 }
@@ -41,7 +44,7 @@ static void spike_run_open(struct spike_run *s, const char *const *more)
                                        "metrics.log_freq=1",    "checkpoint.interval=10"};
     *s = (struct spike_run){.folder = test_folder()};
     const char *corpus = test_path(s->folder, "corpus.jsonl");
-    write_corpus(corpus);
+    write_corpus(corpus, false);
     snprintf(s->corpus, sizeof s->corpus, "training.dataset_path=%s", corpus);
     snprintf(s->dump, sizeof s->dump, "job.dump_folder=%s", test_path(s->folder, "run"));
     for (size_t i = 0; i < sizeof base / sizeof *base; i++)
@@ -180,6 +183,29 @@ TEST(run_killed_after_a_rollback_ends_with_the_same_bits)
         runs_check_same_files(kept, step_path(&s, "step-120"), "optimizer-");
         runs_check_same_files(kept, step_path(&s, "step-120"), "state.json");
     }
+    spike_run_close(&s);
+}
+
+/* In one run, in one that is killed after its next save, and in one that rolls back again. */
+TEST(bad_records_of_rows_that_a_rollback_skips_stay_listed)
+{
+    static const char *const lost[][3] = {{NULL}, {"step-120"}, {"step-110", "step-120"}};
+    struct spike_run s;
+    char *first = NULL;
+    SPIKE_RUN_OPEN(&s, "guard.on_spike=rollback", "data.on_bad_record=skip");
+    write_corpus(test_path(s.folder, "corpus.jsonl"), true);
+    for (int i = 0; i < 3; i++) {
+        for (int k = 0; lost[i][k]; k++)
+            CHECK_STATUS(OK, file_remove_tree(step_path(&s, lost[i][k])));
+        CHECK_STATUS(OK, train(&s));
+        arena_release(&s.machine.machine.queue->scratch);
+        char *list = read_text(&s, "bad_records.jsonl");
+        if (!first) first = heap_strdup(list);
+        CHECK(!strcmp(list, first));
+        CHECK(count(list, "\n") == 3 && count(list, "{\"step\": 101, ") == 1);
+        free(list);
+    }
+    free(first);
     spike_run_close(&s);
 }
 
