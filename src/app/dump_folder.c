@@ -143,14 +143,35 @@ static bool chooses_disk(const struct config *c, const char *existing)
     return is_other;
 }
 
+/* Checkpoints that retention counts: from later ones than `step` the run has gone back, and sets
+ * them aside. */
+static int64_t count_kept(const struct folder_steps *saved, int64_t step)
+{
+    int64_t count = 0;
+    if (step < 0) return (int64_t)saved->count;
+    while (count < (int64_t)saved->count && saved->steps[count] <= step) count++;
+    return count;
+}
+
+/* What the user can delete, after a semicolon; empty: nothing was set aside. */
+static void describe_abandoned(const char *folder, struct text *out)
+{
+    double bytes = folder_abandoned_bytes(folder);
+    text_adds(out, "");
+    if (bytes > 0)
+        text_addf(out, "; checkpoints that were set aside in %s/abandoned-* take %s", folder,
+                  byte_size_format(bytes).text);
+}
+
 enum status dump_folder_check_space(const struct config *c, const struct model_shape *shape,
                                     int64_t step)
 {
     const int64_t keep = c->checkpoint.keep_latest_k;
-    size_t num_saved;
+    struct folder_steps saved = {0};
+    struct text abandoned = {0};
     struct statvfs fs;
     enum file_kind kind;
-    int64_t saves = saves_from(c, step), room = saves;
+    int64_t saves = saves_from(c, step < 0 ? 0 : step), room = saves;
     if (!saves) return STATUS_OK;
     char *folder = file_join(c->job.dump_folder, c->checkpoint.folder);
     char *existing = find_existing(folder, &kind);
@@ -159,8 +180,10 @@ enum status dump_folder_check_space(const struct config *c, const struct model_s
     const char *path = is_own ? c->checkpoint.folder : c->job.dump_folder;
     enum status st = STATUS_OK;
     if (statvfs(existing, &fs) || !fs.f_blocks) goto out; /* the file system does not tell */
-    TRY_OUT(folder_steps_count(folder, &num_saved));
-    int64_t held = keep && (int64_t)num_saved > keep ? keep : (int64_t)num_saved;
+    TRY_OUT(folder_steps_read(&saved, folder));
+    describe_abandoned(folder, &abandoned);
+    int64_t held = count_kept(&saved, step);
+    if (keep && held > keep) held = keep;
     if (keep && room > keep + 1 - held) room = keep + 1 - held; /* one more while it is saved */
     double size = dump_folder_checkpoint_bytes(c, shape);
     double all = (double)room * size, is_free = (double)fs.f_bavail * (double)fs.f_frsize;
@@ -168,15 +191,18 @@ enum status dump_folder_check_space(const struct config *c, const struct model_s
         FAIL_OUT(IO,
                  "%s = \"%s\": not enough space: a checkpoint requires %s, "
                  "%s are free; set another folder, or checkpoint.enable = false; "
-                 "--allow-oversubscribe skips this check",
-                 key, path, byte_size_format(size).text, byte_size_format(is_free).text);
+                 "--allow-oversubscribe skips this check%s",
+                 key, path, byte_size_format(size).text, byte_size_format(is_free).text,
+                 abandoned.data);
     if (is_free < all)
         log_line(LOG_WARN,
                  "%s = \"%s\": the run will save %lld more checkpoints of %s each, "
-                 "%s are free; lower checkpoint.keep_latest_k, or free space",
+                 "%s are free; lower checkpoint.keep_latest_k, or free space%s",
                  key, path, (long long)room, byte_size_format(size).text,
-                 byte_size_format(is_free).text);
+                 byte_size_format(is_free).text, abandoned.data);
 out:
+    folder_steps_release(&saved);
+    text_release(&abandoned);
     free(existing), free(folder);
     return st;
 }

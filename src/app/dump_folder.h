@@ -14,6 +14,6 @@ enum status dump_folder_check(const struct config *c);
 double dump_folder_checkpoint_bytes(const struct config *c, const struct model_shape *shape);
 
 /* Compares the checkpoints that the run will keep with the free space, given that it begins after
- * `step` steps.  Logs a warning if they do not all fit.  IO: not even one does. */
+ * `step` steps (-1: unknown).  Logs a warning if they do not all fit.  IO: not even one does. */
 enum status dump_folder_check_space(const struct config *c, const struct model_shape *shape,
                                     int64_t step);

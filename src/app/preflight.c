@@ -367,7 +367,8 @@ static void check_start(struct flight *f, struct start_state *s)
 
 static void check_space(struct flight *f)
 {
-    enum status st = dump_folder_check_space(f->c, &f->p->shape, f->p->steps_done);
+    int64_t step = f->o->place == PREFLIGHT_JOB ? -1 : f->p->steps_done;
+    enum status st = dump_folder_check_space(f->c, &f->p->shape, step);
     if (st && (!is_here(f) || f->o->oversubscribe))
         log_line(LOG_WARN, "%s", status_message());
     else

@@ -449,25 +449,68 @@ out:
     return st;
 }
 
-enum status folder_has_abandoned(const char *folder, bool *has)
+/* The paths of all such folders; none if `folder` is missing. */
+static enum status list_branches(struct file_list *l, const char *folder)
 {
-    struct file_list names;
     enum file_kind kind;
-    enum status st = STATUS_OK;
-    *has = false;
+    size_t count = 0;
+    *l = (struct file_list){0};
     TRY(file_find(folder, &kind));
     if (kind != FILE_FOLDER) return STATUS_OK;
-    TRY(file_list_dir(&names, folder));
-    for (size_t i = 0; i < names.count && !st && !*has; i++) {
-        struct folder_steps l;
-        if (!is_branch(names.paths[i])) continue;
-        char *branch = file_join(folder, names.paths[i]);
-        st = folder_steps_read(&l, branch);
-        free(branch);
-        if (st) continue;
-        *has = l.count > 0;
-        folder_steps_release(&l);
+    TRY(file_list_dir(l, folder));
+    for (size_t i = 0; i < l->count; i++) {
+        char *name = l->paths[i];
+        if (is_branch(name)) l->paths[count++] = file_join(folder, name);
+        free(name);
+    }
+    l->count = count;
+    return STATUS_OK;
+}
+
+enum status folder_has_abandoned(const char *folder, bool *has)
+{
+    struct file_list branches;
+    size_t count = 0;
+    enum status st = STATUS_OK;
+    *has = false;
+    TRY(list_branches(&branches, folder));
+    for (size_t i = 0; i < branches.count && !st && !count; i++)
+        st = folder_steps_count(branches.paths[i], &count);
+    *has = count > 0;
+    file_list_release(&branches);
+    return st;
+}
+
+static double sum_sizes(const char *path)
+{
+    struct file_list names;
+    double bytes = 0;
+    if (file_list_dir(&names, path)) return 0;
+    for (size_t i = 0; i < names.count; i++) {
+        char *file = file_join(path, names.paths[i]);
+        struct stat s;
+        if (!lstat(file, &s) && S_ISREG(s.st_mode)) bytes += (double)s.st_size;
+        free(file);
     }
     file_list_release(&names);
-    return st;
+    return bytes;
+}
+
+double folder_abandoned_bytes(const char *folder)
+{
+    struct file_list branches;
+    struct folder_steps l;
+    double bytes = 0;
+    if (list_branches(&branches, folder)) return 0;
+    for (size_t i = 0; i < branches.count; i++) {
+        if (folder_steps_read(&l, branches.paths[i])) continue;
+        for (size_t k = 0; k < l.count; k++) {
+            char *path = folder_step_path(branches.paths[i], l.steps[k]);
+            bytes += sum_sizes(path);
+            free(path);
+        }
+        folder_steps_release(&l);
+    }
+    file_list_release(&branches);
+    return bytes;
 }

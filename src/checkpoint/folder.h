@@ -63,3 +63,5 @@ void folder_retain(const char *folder, int64_t keep, int64_t step, int64_t busy,
 enum status folder_abandon(const char *folder, int64_t step, struct text *branch);
 /* Whether steps are in such a folder.  IO: it cannot be read. */
 enum status folder_has_abandoned(const char *folder, bool *has);
+/* Sum of the sizes of their files; what cannot be read is left out. */
+double folder_abandoned_bytes(const char *folder);

@@ -3,6 +3,7 @@
 
 #include "base/activity.h"
 #include "base/arena.h"
+#include "base/byte_size.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -299,8 +300,11 @@ static enum status set_aside(const struct checkpointer *c, int64_t step, struct 
     if (!has_later) return STATUS_OK;
     if (c->copier) copier_abandon(c->copier, step);
     TRY(folder_abandon(c->folder, step, branch));
-    log_line(LOG_INFO, "moved the checkpoints after step %lld to %s", (long long)step,
-             branch->data);
+    log_line(LOG_INFO,
+             "moved the checkpoints after step %lld to %s; the run never deletes those in "
+             "%s/abandoned-*, which take %s",
+             (long long)step, branch->data, c->folder,
+             byte_size_format(folder_abandoned_bytes(c->folder)).text);
     return STATUS_OK;
 }
 

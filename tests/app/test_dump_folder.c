@@ -3,6 +3,7 @@
 
 #include "app/dump_folder.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "config/config.h"
 
 #include <string.h>
@@ -91,6 +92,35 @@ TEST(dump_folder_without_space_for_a_checkpoint_is_an_error)
     CHECK_STATUS(OK, check_space(&shape, 20, "checkpoint.keep_latest_k=2")); /* has ended */
     CHECK_STATUS(OK, check_space(&shape, 0, "checkpoint.load_only=true"));
     CHECK_STATUS(OK, check_space(&shape, 0, "checkpoint.enable=false"));
+}
+
+/* Of three checkpoints the run sets those after its first step aside.  It keeps two, and has space
+ * for one more, which is enough unless it begins at step 0. */
+TEST(dump_folder_does_not_count_checkpoints_that_a_run_sets_aside)
+{
+    const char *folder = test_folder(), *set = "checkpoint.keep_latest_k=2";
+    struct model_shape shape = {.V = 64, .D = 64, .L = 100, .H = 1, .G = 1, .K = 64};
+    struct statvfs fs;
+    struct text log = {0};
+    CHECK(!statvfs(folder, &fs));
+    shape.F = (int)(0.7 * (double)fs.f_bavail * (double)fs.f_frsize / 12 / (3 * 64 * 100));
+    for (int i = 0; i < 3; i++)
+        CHECK_STATUS(OK, file_make_dirs(test_path(folder, i == 0   ? "checkpoint/step-0"
+                                                          : i == 1 ? "checkpoint/step-5"
+                                                                   : "checkpoint/step-9")));
+    CHECK_STATUS(OK, file_make_dirs(test_path(folder, "checkpoint/abandoned-0-1/step-3")));
+    CHECK_STATUS(OK, file_write(test_path(folder, "checkpoint/abandoned-0-1/step-3/x"), "x", 1));
+    CHECK_STATUS(OK, log_open(test_path(folder, "log.txt")));
+    CHECK_STATUS(OK, check_space_in(folder, &shape, 9, set));
+    CHECK_STATUS(OK, check_space_in(folder, &shape, -1, set));
+    CHECK_STATUS(OK, file_read(test_path(folder, "log.txt"), 1 << 20, &log));
+    CHECK(!log.len);
+    CHECK_STATUS(OK, check_space_in(folder, &shape, 0, set));
+    CHECK_STATUS(OK, log_open(NULL));
+    CHECK_STATUS(OK, file_read(test_path(folder, "log.txt"), 1 << 20, &log));
+    CHECK(strstr(log.data, "the run will save 2 more checkpoints of "));
+    CHECK(strstr(log.data, "set aside in ") && strstr(log.data, "/abandoned-* take 1 B"));
+    text_release(&log);
 }
 
 TEST(dump_folder_looks_for_space_where_checkpoints_are_saved)
