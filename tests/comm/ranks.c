@@ -54,7 +54,7 @@ static void send_letter(const struct comm *c, struct letter l, const void *bytes
     struct receiver **at = &g->post->receivers, *to;
     *kept = l;
     kept->group = g->id, kept->from = c->rank, kept->next = NULL;
-    kept->bytes = heap(l.size + 1);
+    kept->bytes = heap_grow(NULL, l.size + 1, 1);
     if (l.size) memcpy(kept->bytes, bytes, l.size);
     pthread_mutex_lock(&g->post->lock);
     while (*at && !matches(&(*at)->expected, kept)) at = &(*at)->next;
