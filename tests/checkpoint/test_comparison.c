@@ -24,24 +24,36 @@ TEST(checkpoint_equals_itself)
     saved_close(&s);
 }
 
+/* Saves three steps.  In the last norm of the moving average `ema`, or without one of the weights,
+ * all values are 2, except a 5 in steps 2 and 3.  Step 3 has no moving average, or else no moments.
+ * Returns the folder. */
+static const char *save_steps(struct saved *s, float *ema)
+{
+    const char *folder = test_path(test_folder(), "checkpoint");
+    struct checkpointer *to = checkpointer_of(folder, 0);
+    struct checkpoint_state state = saved_state(s, 1);
+    const struct tensor_slot *norm = layout_find(&s->layout, PARAM_last_norm, -1);
+    float *values = (ema ? ema : s->weights) + norm->offset;
+    state.ema = ema;
+    for (size_t i = 0; i < norm->elements; i++) values[i] = 2;
+    CHECK_STATUS(OK, checkpointer_save(to, &state));
+    values[3] = 5;
+    state.step = 2;
+    CHECK_STATUS(OK, checkpointer_save(to, &state));
+    if (!ema) state.exp_avg = state.exp_avg_sq = NULL;
+    state.step = 3, state.ema = NULL;
+    CHECK_STATUS(OK, checkpointer_save(to, &state));
+    CHECK_STATUS(OK, checkpointer_close(to, false));
+    return folder;
+}
+
 TEST(differing_tensors_are_reported_with_their_error)
 {
     struct saved s;
     struct comparison c;
     saved_open(&s, false);
-    const char *folder = test_path(test_folder(), "checkpoint");
-    struct checkpointer *to = checkpointer_of(folder, 0);
-    struct checkpoint_state state = saved_state(&s, 1);
-    const struct tensor_slot *norm = layout_find(&s.layout, PARAM_last_norm, -1);
+    const char *folder = save_steps(&s, NULL);
     const struct tensor_slot *up = layout_find(&s.layout, PARAM_mlp_up, 1);
-    for (size_t i = 0; i < norm->elements; i++) s.weights[norm->offset + i] = 2;
-    CHECK_STATUS(OK, checkpointer_save(to, &state));
-    s.weights[norm->offset + 3] = 5;
-    state.step = 2;
-    CHECK_STATUS(OK, checkpointer_save(to, &state));
-    state.step = 3, state.exp_avg = state.exp_avg_sq = NULL;
-    CHECK_STATUS(OK, checkpointer_save(to, &state));
-    CHECK_STATUS(OK, checkpointer_close(to, false));
     const char *one = test_path(folder, "step-1"), *two = test_path(folder, "step-2");
     replace_value(two, 2, s.exp_avg[up->offset], NAN);
     CHECK_STATUS(OK, comparison_make(&c, one, two));
@@ -70,21 +82,9 @@ TEST(moving_averages_are_compared)
     struct saved s;
     struct comparison c;
     saved_open(&s, false);
-    const char *folder = test_path(test_folder(), "checkpoint");
-    struct checkpointer *to = checkpointer_of(folder, 0);
-    struct checkpoint_state state = saved_state(&s, 1);
     float *ema = heap(s.layout.elements * sizeof *ema);
-    const struct tensor_slot *norm = layout_find(&s.layout, PARAM_last_norm, -1);
     memcpy(ema, s.weights, s.layout.elements * sizeof *ema);
-    for (size_t i = 0; i < norm->elements; i++) ema[norm->offset + i] = 2;
-    state.ema = ema;
-    CHECK_STATUS(OK, checkpointer_save(to, &state));
-    ema[norm->offset + 3] = 5;
-    state.step = 2;
-    CHECK_STATUS(OK, checkpointer_save(to, &state));
-    state.step = 3, state.ema = NULL;
-    CHECK_STATUS(OK, checkpointer_save(to, &state));
-    CHECK_STATUS(OK, checkpointer_close(to, false));
+    const char *folder = save_steps(&s, ema);
     const char *one = test_path(folder, "step-1");
     CHECK_STATUS(OK, comparison_make(&c, one, test_path(folder, "step-2")));
     const struct difference *d = find_difference(&c, "ema: model.norm.weight");

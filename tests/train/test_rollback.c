@@ -113,6 +113,27 @@ static void load(struct training *t, const char *step, bool with_data)
     json_free(found.state);
 }
 
+/* Opens a trainer at step 100 of the run; its loader skips the rows of the spike. */
+static void straight_open(struct training *t, const struct spike_run *s)
+{
+    CHECK_STATUS(OK, training_open_rank(t, comm_self(), s->settings, s->num_settings));
+    load(t, step_path(s, "step-100"), true);
+    loader_skip(t->loader, (struct row_interval){200, 210});
+}
+
+/* Compares weights and moments with step 120 of the run. */
+static void straight_close(struct training *t, const struct spike_run *s)
+{
+    struct training end;
+    const struct optim *a = &end.trainer.optim, *b = &t->trainer.optim;
+    CHECK_STATUS(OK, training_open_rank(&end, comm_self(), s->settings, s->num_settings));
+    load(&end, step_path(s, "step-120"), false);
+    size_t bytes = end.trainer.shard.elements * sizeof(float);
+    CHECK(!memcmp(a->weights, b->weights, bytes));
+    CHECK(!memcmp(a->exp_avg, b->exp_avg, bytes) && !memcmp(a->exp_avg_sq, b->exp_avg_sq, bytes));
+    training_close(&end), training_close(t);
+}
+
 static void check_metrics(const struct spike_run *s)
 {
     char *metrics = read_text(s, "metrics.jsonl"), key[40];
@@ -130,8 +151,7 @@ static void check_metrics(const struct spike_run *s)
 TEST(spike_is_rolled_back_and_its_rows_are_skipped)
 {
     struct spike_run s;
-    struct training straight, end;
-    struct comm self = *comm_self();
+    struct training straight;
     SPIKE_RUN_OPEN(&s, "guard.on_spike=rollback");
     CHECK_STATUS(OK, train(&s));
     check_metrics(&s);
@@ -145,21 +165,13 @@ TEST(spike_is_rolled_back_and_its_rows_are_skipped)
     CHECK(strstr(state, "\"rollbacks\": 1, \"last_spike\": 105, \"good_step\": 100"));
     free(state);
 
-    CHECK_STATUS(OK, training_open_rank(&straight, &self, s.settings, s.num_settings));
-    load(&straight, step_path(&s, "step-100"), true);
-    loader_skip(straight.loader, (struct row_interval){200, 210});
+    straight_open(&straight, &s);
     for (int step = 101; step <= 120; step++) {
         struct step_result r;
         CHECK_STATUS(OK, trainer_step(&straight.trainer, straight.loader, &r));
         CHECK(r.loss < 3);
     }
-    CHECK_STATUS(OK, training_open_rank(&end, &self, s.settings, s.num_settings));
-    load(&end, step_path(&s, "step-120"), false);
-    size_t bytes = end.trainer.shard.elements * sizeof(float);
-    CHECK(!memcmp(end.trainer.optim.weights, straight.trainer.optim.weights, bytes));
-    CHECK(!memcmp(end.trainer.optim.exp_avg, straight.trainer.optim.exp_avg, bytes));
-    CHECK(!memcmp(end.trainer.optim.exp_avg_sq, straight.trainer.optim.exp_avg_sq, bytes));
-    training_close(&straight), training_close(&end);
+    straight_close(&straight, &s);
     spike_run_close(&s);
 }
 
@@ -341,29 +353,21 @@ TEST(run_does_not_roll_back_to_moments_that_it_left_out)
 TEST(steps_of_guard_skip_steps_read_their_rows_and_change_nothing)
 {
     struct spike_run s;
-    struct training straight, end;
-    struct comm self = *comm_self();
+    struct training straight;
     SPIKE_RUN_OPEN(&s, "guard.skip_steps=[[101, 104], 105]");
     CHECK_STATUS(OK, train(&s));
-    CHECK_STATUS(OK, training_open_rank(&straight, &self, s.settings, s.num_settings));
-    load(&straight, step_path(&s, "step-100"), true);
-    loader_skip(straight.loader, (struct row_interval){200, 210});
+    straight_open(&straight, &s);
     straight.trainer.steps_done = 105, straight.trainer.rows_done = 210;
     for (int step = 106; step <= 120; step++)
         CHECK_STATUS(OK,
                      trainer_step(&straight.trainer, straight.loader, &(struct step_result){0}));
-    CHECK_STATUS(OK, training_open_rank(&end, &self, s.settings, s.num_settings));
-    load(&end, step_path(&s, "step-120"), false);
-    size_t bytes = end.trainer.shard.elements * sizeof(float);
-    CHECK(!memcmp(end.trainer.optim.weights, straight.trainer.optim.weights, bytes));
-    CHECK(!memcmp(end.trainer.optim.exp_avg_sq, straight.trainer.optim.exp_avg_sq, bytes));
+    straight_close(&straight, &s);
     char *state = read_text(&s, "checkpoint/step-120/state.json");
     CHECK(strstr(state, "\"next_row\": 240, \"untrained\": [[200,209]]"));
     char *metrics = read_text(&s, "metrics.jsonl");
     CHECK(count(metrics, "{\"step\":105,\"rows_skipped\":[208,209]}\n") == 1);
     CHECK(count(metrics, "\"loss\"") == 115 && !strstr(metrics, "{\"step\":103,\"loss\""));
     free(state), free(metrics);
-    training_close(&straight), training_close(&end);
     spike_run_close(&s);
 }
 
