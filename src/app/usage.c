@@ -72,21 +72,13 @@ void usage_list_subcommands(const struct usage *u, struct text *list)
         text_addf(list, "%s%s", list->len ? "|" : "", s->verbs);
 }
 
-static void describe(const char *list, struct text *out)
-{
-    for (const char *at = list, *next; *at; at = next + (*next == '|')) {
-        next = at + strcspn(at, "|");
-        text_addf(out, "%s%.*s", at == list ? "" : *next ? ", " : " or ", (int)(next - at), at);
-    }
-}
-
 enum status usage_check_subcommand(const struct usage *u, const char *word)
 {
     struct text list = {0}, words = {0};
     enum status st = STATUS_OK;
     usage_list_subcommands(u, &list);
     if (!list.len || (word && text_is_choice(list.data, word, strlen(word)))) goto out;
-    describe(list.data, &words);
+    text_add_choices(&words, list.data);
     if (!word) FAIL_OUT(USAGE, "%s: expected a subcommand: %s", u->command, words.data);
     struct closest c = closest_to(word);
     int len = (int)closest_offer_list(&c, list.data);

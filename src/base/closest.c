@@ -94,7 +94,7 @@ size_t closest_offer_list(struct closest *c, const char *list)
 {
     size_t found = 0;
     for (const char *at = list;; at++) {
-        size_t len = strcspn(at, "|:");
+        size_t len = strcspn(at, "|");
         if (offer(c, at, len)) found = len;
         at += len;
         if (*at != '|') return found;

@@ -20,8 +20,8 @@ struct closest {
 
 struct closest closest_to(const char *word);
 void closest_offer(struct closest *c, const char *name);
-/* The same for the words of a list "a|b|c" that ends at a NUL or a colon.  Returns the length of
- * the closest word, which begins at c->name; 0: no word is close. */
+/* The same for the words of a list "a|b|c".  Returns the length of the closest word, which begins
+ * at c->name; 0: no word is close. */
 size_t closest_offer_list(struct closest *c, const char *list);
 
 /* A word of another program, and what it is called here. */

@@ -28,17 +28,6 @@ void option_write_bounds(const struct option *o, struct text *out)
     write_bound(out, o->most);
 }
 
-/* "a|b|c" as "a, b or c". */
-static void write_words(struct text *out, const char *list)
-{
-    for (const char *at = list; *at; at++) {
-        if (*at != '|')
-            text_add(out, at, 1);
-        else
-            text_adds(out, strchr(at + 1, '|') ? ", " : " or ");
-    }
-}
-
 /* Arrays of numbers. */
 static bool has_numbers(enum option_kind kind)
 {
@@ -59,7 +48,7 @@ void option_allowed(const struct option *o, struct text *out)
                                         [OPTION_RANGES] = "an array of ranges [first, last]"};
     bool has_bounds = o->kind == OPTION_INT || o->kind == OPTION_REAL || has_numbers(o->kind);
     text_adds(out, kinds[o->kind]);
-    if (o->kind == OPTION_WORD) write_words(out, o->unit);
+    if (o->kind == OPTION_WORD) text_add_choices(out, o->unit);
     if (!has_bounds) return;
     if (o->unit[0]) text_addf(out, " (%s)", o->unit);
     text_adds(out, " from ");

@@ -143,6 +143,16 @@ bool text_is_choice(const char *words, const char *word, size_t len)
     return false;
 }
 
+void text_add_choices(struct text *out, const char *words)
+{
+    for (const char *at = words; *at; at++) {
+        if (*at != '|')
+            text_add(out, at, 1);
+        else
+            text_adds(out, strchr(at + 1, '|') ? ", " : " or ");
+    }
+}
+
 void text_add_shell(struct text *out, const char *word)
 {
     const char *plain = word;

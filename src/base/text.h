@@ -46,5 +46,8 @@ bool text_is_utf8(const char *bytes, size_t len);
 /* Whether the first `len` bytes of `word` are one of the words in "a|b|c". */
 bool text_is_choice(const char *words, const char *word, size_t len);
 
+/* Appends "a|b|c" as "a, b or c". */
+void text_add_choices(struct text *t, const char *words);
+
 /* Appends a word for a POSIX shell: in quotes if it has a special character. */
 void text_add_shell(struct text *t, const char *word);

@@ -90,7 +90,7 @@ static enum status add_request(struct task *t, const struct task_options *o, str
 static enum status fail_format(void)
 {
     struct text names = {0};
-    task_format_list(&names);
+    text_add_choices(&names, OPT_UNIT_ENUM(TASK_FORMATS));
     enum status st =
         FAILURE(CONFIG, "the columns match no known task; expected those of %s", names.data);
     text_release(&names);

@@ -273,9 +273,3 @@ const struct task_format *task_format_detect(const struct json *row)
         if (has_columns(row, &task_formats[i])) return &task_formats[i];
     return NULL;
 }
-
-void task_format_list(struct text *out)
-{
-    for (int i = 0; i < NUM_FORMATS; i++)
-        text_addf(out, "%s%s", i ? ", " : "", task_formats[i].name);
-}

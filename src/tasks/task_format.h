@@ -45,5 +45,3 @@ extern const struct task_format task_formats[]; /* by enum task_format_id */
 
 /* The format whose columns the row has; NULL: none. */
 const struct task_format *task_format_detect(const struct json *row);
-/* "arc, hellaswag, ..." */
-void task_format_list(struct text *out);

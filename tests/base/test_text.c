@@ -122,3 +122,12 @@ TEST(a_choice_is_a_whole_word_of_the_list)
     CHECK(!text_is_choice("a|bc|d", "b", 1) && !text_is_choice("a|bc|d", "bcd", 3));
     CHECK(!text_is_choice("", "a", 1));
 }
+
+TEST(choices_are_listed_with_commas_and_or)
+{
+    struct text t = {0};
+    text_add_choices(&t, "a");
+    text_add_choices(&t, "|b|cd");
+    CHECK(!strcmp(t.data, "a, b or cd"));
+    text_release(&t);
+}
