@@ -16,31 +16,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first name of a dtype is the one that is printed.  dtype_words: all names. */
-static const char dtype_words[] = "float32|f32|bfloat16|bf16|float16|f16|q8_0";
+/* The words of --dtype; of two for a dtype, the first is the one that is printed. */
+#define DTYPES(X)                                                                                  \
+    X(float32, SAFETENSORS_F32, false)                                                             \
+    X(f32, SAFETENSORS_F32, false)                                                                 \
+    X(bfloat16, SAFETENSORS_BF16, false)                                                           \
+    X(bf16, SAFETENSORS_BF16, false)                                                               \
+    X(float16, SAFETENSORS_F16, false)                                                             \
+    X(f16, SAFETENSORS_F16, false)                                                                 \
+    X(q8_0, SAFETENSORS_F32, true)
+/* The words of --to, in the order of enum conversion_target. */
+#define TARGETS(X)                                                                                 \
+    X(hf, "a Hugging Face folder")                                                                 \
+    X(meta, "Meta's consolidated.00.pth")                                                          \
+    X(dcp, "a torch.distributed.checkpoint directory")                                             \
+    X(gguf, "a GGUF file")                                                                         \
+    X(nxdt, "a checkpoint of NxD Training")                                                        \
+    X(native, "a checkpoint of a run")
+#define WORD(word, ...)  "|" #word
+#define WORDS(list)      (&("" list(WORD))[1])
+#define NAMED(word, ...) {#word, __VA_ARGS__},
+
 static const struct {
     const char *name;
     enum safetensors_dtype dtype;
     bool quantized;
-} dtypes[] = {{"float32", SAFETENSORS_F32, false},   {"f32", SAFETENSORS_F32, false},
-              {"bfloat16", SAFETENSORS_BF16, false}, {"bf16", SAFETENSORS_BF16, false},
-              {"float16", SAFETENSORS_F16, false},   {"f16", SAFETENSORS_F16, false},
-              {"q8_0", SAFETENSORS_F32, true}};
+} dtypes[] = {DTYPES(NAMED)};
 
 static const struct {
     const char *name, *text;
-    bool can_omit_io; /* supports a model without embedding and head */
-} targets[] = {
-    [CONVERT_HF] = {"hf", "a Hugging Face folder", true},
-    [CONVERT_META] = {"meta", "Meta's consolidated.00.pth", true},
-    [CONVERT_DCP] = {"dcp", "a torch.distributed.checkpoint directory", true},
-    [CONVERT_GGUF] = {"gguf", "a GGUF file", false},
-    [CONVERT_NXDT] = {"nxdt", "a checkpoint of NxD Training", false},
-    [CONVERT_NATIVE] = {"native", "a checkpoint of a run", false},
-};
-
-/* Their names, in the order of enum conversion_target. */
-static const char formats[] = "hf|meta|dcp|gguf|nxdt|native";
+} targets[] = {TARGETS(NAMED)};
 
 /* dtype: an index into dtypes; below 0: not given. */
 static void set_dtype(int dtype, struct conversion *c)
@@ -131,9 +136,6 @@ static void find_target(int to, struct conversion *c, bool *decided)
 
 static enum status check_target(const struct conversion *c)
 {
-    if (c->without_io && !targets[c->target].can_omit_io)
-        FAIL(USAGE, "--without-io requires --to hf, meta or dcp; --to is %s",
-             targets[c->target].name);
     if (c->quantized && c->target != CONVERT_GGUF) FAIL(USAGE, "--dtype q8_0 requires --to gguf");
     if (c->target == CONVERT_NATIVE && !c->keep_dtype && c->dtype != SAFETENSORS_F32)
         FAIL(USAGE, "--dtype: must be float32 for --to native");
@@ -145,7 +147,7 @@ static enum status check_modes(const struct arguments *a, const struct flag *fla
                                const struct conversion *c)
 {
     const struct flag_modes modes = {
-        .before = "--to ", .all = formats, .mode = targets[c->target].name};
+        .before = "--to ", .all = WORDS(TARGETS), .mode = targets[c->target].name};
     return flag_modes_check(&modes, flags, a->given);
 }
 
@@ -267,7 +269,7 @@ static const struct usage usage = {
     {{NULL,
       {{ITEM_FILE, "SRC", true, false, "SRC"},
        {ITEM_FILE, "DST", true, false, "DST"},
-       USAGE_FLAGS("[--to hf|meta|dcp|gguf|nxdt|native]")}}},
+       USAGE_FLAGS("[--to WORD]")}}},
     "SRC is one of, detected automatically:\n"
     "    a run, or one of its checkpoints\n"
     "    a Hugging Face folder: safetensors or pytorch_model.bin, sharded or not, tied or not\n"
@@ -308,15 +310,16 @@ enum status command_convert(int argc, char **argv)
     struct converter_flags f = {
         .input = "", .output = "", .style = -1, .hub_name = "", .layers = -1};
     const struct flag flags[] = {
-        {"to", FLAG_CHOICE(formats), &to, "target format"},
-        {"dtype", FLAG_CHOICE(dtype_words), &dtype,
+        {"to", FLAG_CHOICE(WORDS(TARGETS)), &to, "target format"},
+        {"dtype", FLAG_CHOICE(WORDS(DTYPES)), &dtype,
          "data type of the weights; q8_0 only with gguf (default: unchanged)"},
         {"shard-size", FLAG_TEXT, &shard_size,
          "hf, native, dcp: maximum size of a file of weights"},
         {"rope-factor", FLAG_TEXT, &rope,
          "factor of Llama 3's RoPE scaling: 8, 32, or none (default: SRC's; for params.json 8, or "
          "32 if the head is tied to the embedding, as in Llama 3.2)"},
-        {"without-io", FLAG_SWITCH, &c.without_io, "omit embedding, head and tokenizer"},
+        {"without-io", FLAG_SWITCH, &c.without_io,
+         "hf, meta, dcp: omit embedding, head and tokenizer"},
         {"step", FLAG_INT(0, FLAG_UNLIMITED), &step,
          "step of a run's checkpoint (default: the newest)"},
         {"ema", FLAG_SWITCH, &c.ema,

@@ -376,7 +376,7 @@ TEST(convert_overwrites_nothing_and_rejects_invalid_flags)
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, t.dump, "--to", "native") == 78);
     CHECK(strstr(err.data, "already contains checkpoints"));
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--to", "native", "--without-io") == 64);
-    CHECK(strstr(err.data, "--without-io requires --to hf, meta or dcp"));
+    CHECK(strstr(err.data, "--without-io requires --to hf or --to meta or --to dcp"));
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--shard-size", "-1GB") == 64);
     CHECK(LLAMERO(NULL, &err, "convert", t.dump, "x", "--shard-size", "0.5") == 64);
     CHECK(strstr(err.data, "expected a size of at least 1 byte, such as 5GB or 200MB"));
