@@ -111,6 +111,9 @@ static enum status find_model(const char *path, const char *below, int64_t step,
     bool is_model = model_files_detect(path);
     size_t num_steps;
     enum status st = STATUS_OK;
+    if (!is_model && file_has_suffix(path, ".gguf"))
+        FAIL_OUT(MISSING, "%s: GGUF is written, by `llamero convert --to gguf`, but not read",
+                 path);
     if (!is_model && file_exists(path) && !file_is_dir(path))
         FAIL_OUT(MISSING,
                  "%s: not a model: expected a Hugging Face folder, torch files, a checkpoint, or a "
