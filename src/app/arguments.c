@@ -16,6 +16,10 @@
 
 static enum status store_value(const struct flag *f, const char *value)
 {
+    bool is_folder = f->kind == FLAG_KIND_FOLDER;
+    if (!*value && (is_folder || f->kind == FLAG_KIND_FILE || f->kind == FLAG_KIND_FILES))
+        FAIL(USAGE, "--%s: expected a %s, got an empty string", f->name,
+             is_folder ? "folder" : "file");
     if (f->kind == FLAG_KIND_TEXT || f->kind == FLAG_KIND_FILE || f->kind == FLAG_KIND_FOLDER) {
         *(const char **)f->into = value;
         return STATUS_OK;
@@ -43,6 +47,7 @@ static const struct closest_synonym flag_synonyms[] = {
     {"world-size", "ranks"},
     {"num-ranks", "ranks"},
     {"nproc-per-node", "ranks-per-node"},
+    {"nproc-per-node", "ranks"},
     {"ntasks-per-node", "ranks-per-node"},
     {"cpus-per-task", "cpus-per-rank"},
     {"nnodes", "nodes"},
@@ -81,12 +86,17 @@ static bool asks_to_resume(const struct arguments_spec *spec, const char *name)
            (!strcmp(name, "resume") || !strcmp(name, "continue") || !strcmp(name, "restart"));
 }
 
+static bool names_config(const char *name)
+{
+    return !strcmp(name, "c") || !strcmp(name, "config") || !strcmp(name, "config-file") ||
+           !strcmp(name, "config_file");
+}
+
 /* `dashes` as the user wrote them. */
 static enum status unknown_flag(const struct arguments_spec *spec, const char *dashes,
                                 const char *name)
 {
-    const char *known =
-        closest_find_synonym(flag_synonyms, sizeof flag_synonyms / sizeof *flag_synonyms, name);
+    const char *known = NULL;
     struct closest c = closest_to(name);
     char key[128];
     if (asks_to_resume(spec, name))
@@ -94,8 +104,15 @@ static enum status unknown_flag(const struct arguments_spec *spec, const char *d
              "unknown flag %s%s: train resumes by itself at the newest checkpoint of "
              "job.dump_folder; repeat the command without the flag",
              dashes, name);
+    if (usage_takes_config(spec->usage) && names_config(name))
+        FAIL(USAGE, "unknown flag %s%s: the configuration is an argument, without a flag", dashes,
+             name);
+    for (size_t i = 0; i < sizeof flag_synonyms / sizeof *flag_synonyms && !known; i++) {
+        known = closest_find_synonym(&flag_synonyms[i], 1, name);
+        if (!has_flag(spec->flags, known)) known = NULL;
+    }
     for (const struct flag *f = spec->flags; f->name; f++) closest_offer(&c, f->name);
-    if (has_flag(spec->flags, known)) c.name = known;
+    if (known) c.name = known;
     if (c.name) FAIL(USAGE, "unknown flag %s%s; did you mean --%s?", dashes, name, c.name);
     char *option = heap_strdup(name);
     for (char *at = option; *at; at++)
@@ -220,7 +237,11 @@ static enum status read_dashed_setting(struct arguments *a, int argc, char **arg
     for (char *c = key; *c; c++)
         if (*c == '-') *c = '_';
     const struct config_section *section;
+    enum status st = STATUS_OK;
     bool is_negated = !strncmp(strchr(word, '.') + 1, "no-", 3) && !config_find(key, &section);
+    const struct option *row = config_find(key, &section);
+    if (!word[n] && last && row && row->kind != OPTION_BOOL && row->kind != OPTION_AUTO)
+        FAIL_OUT(USAGE, "--%s requires a value: --%s VALUE", word, word);
     if (word[n])
         value = word + n + 1;
     else if (is_negated)
@@ -230,7 +251,6 @@ static enum status read_dashed_setting(struct arguments *a, int argc, char **arg
     char *to = a->joined + a->num_joined;
     size_t left = sizeof a->joined - a->num_joined;
     int len = snprintf(to, left, "%s=%s", key, value);
-    enum status st = STATUS_OK;
     if (len < 0 || (size_t)len >= left)
         FAIL_OUT(USAGE,
                  "--%.*s: settings written with dashes are limited to %zu bytes; write %s=VALUE",
@@ -248,7 +268,11 @@ static enum status check_word(const struct arguments_spec *spec, const char *wor
     const char *equals = strchr(word, '='), *command = spec->usage->command;
     char buffer[128];
     if (word[0] == '-' && word[1]) return unknown_flag(spec, "-", word + 1);
-    if (!equals || !usage_takes_settings(spec->usage)) return STATUS_OK;
+    if (!usage_takes_settings(spec->usage)) return STATUS_OK;
+    const struct config_section *section;
+    if (!equals && config_find(word, &section))
+        FAIL(USAGE, "%s: %s requires a value: %s=VALUE", command, word, word);
+    if (!equals) return STATUS_OK;
     char *key = heap_string(word, (size_t)(equals - word));
     bool found = closest_key_find(key, buffer, sizeof buffer) != NULL;
     free(key);
@@ -292,6 +316,19 @@ static enum status check_count(const struct arguments *a, const struct arguments
                              a->words[num_verbs + most], line.data);
     text_release(&line);
     return st;
+}
+
+/* As of a variable of a script that is not set. */
+static enum status check_paths(const struct arguments *a, const struct usage *u)
+{
+    int num_verbs = usage_has_subcommands(u);
+    const struct synopsis *s = usage_next(u, NULL, num_verbs ? a->words[0] : "");
+    for (int i = num_verbs; i < a->num_words; i++) {
+        const struct usage_item *item = usage_argument(s, i - num_verbs);
+        if (item && !a->words[i][0] && (item->kind == ITEM_FILE || item->kind == ITEM_FOLDER))
+            FAIL(USAGE, "%s: %s is an empty string", u->command, item->name);
+    }
+    return STATUS_OK;
 }
 
 /* Flags whose help begins with other subcommands than the one given are errors. */
@@ -371,6 +408,7 @@ enum status arguments_read(struct arguments *a, const struct arguments_spec *spe
     TRY(check_config_file(a, u));
     TRY(usage_check_subcommand(u, a->num_words ? a->words[0] : NULL));
     TRY(check_count(a, spec));
+    TRY(check_paths(a, u));
     return check_subcommand_flags(a, spec);
 }
 

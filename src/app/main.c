@@ -22,6 +22,9 @@
 static enum status unknown_command(const char *name)
 {
     const char *suggestion = commands_suggest(name);
+    size_t len = strlen(name);
+    if (len > 5 && !strcmp(name + len - 5, ".toml"))
+        FAIL(USAGE, "\"%s\" is not a command; did you mean `llamero train %s`?", name, name);
     if (suggestion) FAIL(USAGE, "unknown command \"%s\"; did you mean \"%s\"?", name, suggestion);
     FAIL(USAGE, "unknown command \"%s\"; `llamero --help` lists them", name);
 }

@@ -22,9 +22,9 @@ static const struct usage usage = {
     "tokenizer",
     {{"train", {USAGE_FLAGS("--vocab-size N --output FILE [--force]"), USAGE_SOME(FILE, "INPUT")}},
      {"encode",
-      {USAGE_FLAGS("--tokenizer FILE [--null]"), {ITEM_FILE, "TEXT", true, true, "[TEXT ...|-]"}}},
+      {USAGE_FLAGS("--tokenizer FILE [--null]"), {ITEM_TEXT, "TEXT", true, true, "[TEXT ...|-]"}}},
      {"decode",
-      {USAGE_FLAGS("--tokenizer FILE [--null]"), {ITEM_FILE, "ID", true, true, "[ID ...|-]"}}},
+      {USAGE_FLAGS("--tokenizer FILE [--null]"), {ITEM_TEXT, "ID", true, true, "[ID ...|-]"}}},
      {"show", {USAGE_FLAGS("--tokenizer FILE [--json]")}}},
     "train learns a byte-level BPE from text files and writes a Hugging Face tokenizer.json.\n"
     "FILE is a tiktoken or SentencePiece .model, a tokenizer.json or tekken.json, a folder "

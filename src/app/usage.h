@@ -17,6 +17,7 @@ enum usage_kind {
     ITEM_FOLDER,
     ITEM_KEY,
     ITEM_RECIPE,
+    ITEM_TEXT, /* which nothing completes */
 };
 
 struct usage_item {

@@ -299,7 +299,6 @@ static enum status load_file(struct config *c, const char *path)
 {
     struct text bytes = {0};
     struct toml *tree = NULL;
-    if (!*path) FAIL(MISSING, "the name of the configuration file is empty");
     if (file_is_dir(path) && file_exists_in(path, "config.toml"))
         FAIL(DATA, "%s: is a folder; did you mean %s%sconfig.toml?", path, path,
              path[strlen(path) - 1] == '/' ? "" : "/");
