@@ -93,6 +93,7 @@ bool added_tokens_next(struct added_scan *s, struct added_match *out)
         if (t->lstrip) out->begin = skip_spaces_backward(text, begin);
         if (out->begin < s->done) out->begin = s->done;
         if (t->rstrip) out->end = skip_spaces(text, len, out->end);
+        if (t->lstrip && out->begin >= out->end) continue; /* spaces of the match before it */
         s->done = out->end;
         return true;
     }

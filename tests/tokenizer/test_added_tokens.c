@@ -55,6 +55,18 @@ TEST(added_tokens_strip_adjacent_white_space_once)
     added_tokens_release(&a);
 }
 
+/* As in the tokenizers library, which drops a match whose text a stripping one took. */
+TEST(added_tokens_of_white_space_match_once_in_the_spaces_that_they_strip)
+{
+    struct added_tokens a = {0};
+    const struct added_token both = {.id = 1, .lstrip = true, .rstrip = true};
+    CHECK_STATUS(OK, added_tokens_add(&a, 0, "\n\n", both));
+    CHECK_STATUS(OK, added_tokens_add(&a, 0, "<r>", (struct added_token){.id = 2, .rstrip = true}));
+    CHECK(found(&a, "a\n\n\n\n\na\n\n", "1:1-6 1:7-9 "));
+    CHECK(found(&a, "<r> \n\n\n\nb", "2:0-8 "));
+    added_tokens_release(&a);
+}
+
 TEST(single_word_added_tokens_match_only_between_word_boundaries)
 {
     struct added_tokens a = {0};
