@@ -5,7 +5,7 @@ unicode_letters.inc and unicode_graphemes.inc.
 
     unicode_table      classes and marks of code points, for splitting and added tokens
     unicode_forms      decompositions, compositions and combining classes, for normalization forms
-    unicode_newer      code points that PCRE2's Unicode 14 lacks in the general categories
+    unicode_newer      code points that PCRE2's Unicode 14 lacks in general categories and scripts
     unicode_letters    lower-case letters, and the marks that StripAccents removes
     unicode_graphemes  properties that extended grapheme clusters depend on
 
@@ -32,6 +32,7 @@ LICENCE = "// SPDX-License-Identifier: Apache-2.0"
 HANGUL = range(0xAC00, 0xD7A4)
 # Categories that have lost no code point since Unicode 14.
 CATEGORIES = "L N P S M Lu Ll Lt Lm Lo Nd Sm Sc So".split()
+SCRIPTS = "Arabic Cyrillic Devanagari Han Hiragana Katakana Latin".split()
 
 
 def matches(pattern):
@@ -160,13 +161,15 @@ def runs(values):
 
 
 def write_newer():
-    print(HEAD + ":\n   code points that PCRE2's Unicode 14 lacks in these general categories. */\n"
-          + LICENCE)
+    print(HEAD + ":\n   code points that PCRE2's Unicode 14 lacks in these general categories\n"
+          "   and scripts. */\n" + LICENCE)
     print("static const struct newer newer[] = {")
-    for name in CATEGORIES:
-        old = {c for c in CODES if unicodedata.category(chr(c)).startswith(name)}
+    assigned = {c for c in CODES if unicodedata.category(chr(c)) != "Cn"}
+    for name in CATEGORIES + SCRIPTS:
+        old = assigned if name in SCRIPTS else {
+            c for c in CODES if unicodedata.category(chr(c)).startswith(name)}
         new = matched(rf"\p{{{name}}}")
-        assert not old - new
+        assert name in SCRIPTS or not old - new
         spans = [f"\\\\x{{{a:x}}}" + (f"-\\\\x{{{b:x}}}" if b > a else "")
                  for a, b, _ in runs({c: 0 for c in new - old})]
         parts = ["".join(spans[at:at + 3]) for at in range(0, len(spans), 3)]

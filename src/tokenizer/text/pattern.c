@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/text/pattern.h"
 
+#define PCRE2_CODE_UNIT_WIDTH 8
 #include <ctype.h>
+#include <pcre2.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Code points of a general category that PCRE2's Unicode lacks. */
+/* Code points of a general category, or of a script, that PCRE2's Unicode lacks. */
 struct newer {
     const char *name, *ranges;
 };
@@ -40,18 +42,33 @@ static void append_class(struct pattern_parser *p, bool negated, const char *fir
               p->depth ? "" : "]");
 }
 
+/* Whether it is a script for a PCRE2 whose \p{Han} would also match characters that scripts share,
+ * such as an ideographic comma.  Those before 10.40 do not know sc. */
+static bool is_script(const char *name, size_t len)
+{
+    char property[48];
+    int error;
+    PCRE2_SIZE at;
+    snprintf(property, sizeof property, "\\p{sc:%.*s}", (int)len, name);
+    pcre2_code *code =
+        pcre2_compile((PCRE2_SPTR)property, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &error, &at, NULL);
+    bool compiles = code != NULL;
+    pcre2_code_free(code);
+    return compiles;
+}
+
 static void append_category(struct pattern_parser *p, bool negated, const char *name, size_t len)
 {
-    const char *ranges = "";
-    char category[40];
+    const char *ranges = "", *property = is_script(name, len) ? "sc:" : "";
+    char category[48];
     for (size_t i = 0; i < sizeof newer / sizeof *newer; i++)
         if (strlen(newer[i].name) == len && !memcmp(newer[i].name, name, len))
             ranges = newer[i].ranges;
     if (negated && p->depth) {
-        text_addf(p->out, "\\P{%.*s}", (int)len, name);
+        text_addf(p->out, "\\P{%s%.*s}", property, (int)len, name);
         return;
     }
-    snprintf(category, sizeof category, "\\p{%.*s}", (int)len, name);
+    snprintf(category, sizeof category, "\\p{%s%.*s}", property, (int)len, name);
     append_class(p, negated, category, ranges);
 }
 

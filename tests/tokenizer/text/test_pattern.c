@@ -45,6 +45,17 @@ TEST(pattern_classes_use_the_unicode_version_of_tokenizers)
     CHECK(matches("[^\\S\\n]+", " \t") && !matches("[^\\S\\n]+", "\n"));
 }
 
+/* Oniguruma has no script extensions. */
+TEST(pattern_scripts_exclude_characters_that_scripts_share)
+{
+    CHECK(matches("\\p{Han}+", "\xE4\xB8\xAD\xE3\x80\x85") &&
+          matches("[\\p{Han}]", "\xE4\xB8\xAD"));
+    CHECK(matches("\\p{Han}", "\xF0\xB1\x8D\x90")); /* U+31350, new in 15.0 */
+    CHECK(!matches("\\p{Han}", "\xE3\x80\x81") && matches("\\P{Han}", "\xE3\x80\x81")); /* comma */
+    CHECK(matches("[\\P{Han}]", "\xE3\x80\x81") && !matches("[\\P{Han}]", "\xE4\xB8\xAD"));
+    CHECK(!matches("\\p{Hiragana}", "\xE3\x80\x82") && matches("\\p{Alphabetic}", "a"));
+}
+
 TEST(pattern_translates_character_codes_and_nested_classes)
 {
     CHECK(matches("\\u4e2d\\x41\\x{4e2d}", "\xE4\xB8\xAD"
