@@ -74,7 +74,8 @@ SOURCES := $(filter-out $(ABSENT),$(sort $(shell find src -name '*.c')))
 TESTS   := $(filter-out $(ABSENT),$(sort $(shell find tests -name '*.c' ! -path 'tests/fuzz/*' \
                                              ! -path '*/preload/*' ! -path 'tests/fault/*' \
                                              ! -path 'tests/memcheck/*' \
-                                             ! -path '*/programs/*')))
+                                             ! -path '*/programs/*' \
+                                             ! -path tests/ptx/cudart.c)))
 # `make sanitize T=-tests/app/` compiles no tests of that folder.
 TESTS   := $(filter-out $(UNTESTED),$(TESTS))
 BENCH   := $(patsubst bench/%.c,%,$(wildcard bench/*.c))
@@ -101,7 +102,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .SECONDARY:
 .PHONY: all test check demo sanitize race fuzz fuzzers lint format bench docs clean
 .PHONY: fault test-mpich test-slurm gpu gpu-budget gpu-build gpu-check gpu-kernels \
-        gpu-memcheck gpu-pack help
+        gpu-memcheck gpu-pack gpu-ptx help
 .PHONY: install uninstall deb FORCE
 
 all: $(B)/llamero ## build the program, build/llamero

@@ -30,6 +30,11 @@ void test_skip(const char *file, int line) __attribute__((noreturn));
 
 void test_register(const char *file, const char *name, void (*run)(void **));
 
+/* 1 in the tests of operations that `make gpu-ptx` compiles. */
+#if !defined(TEST_PTX)
+#define TEST_PTX 0
+#endif
+
 #define TEST(name)                                                                                 \
     static void name(void **cmocka_state_);                                                        \
     __attribute__((constructor)) static void register_##name(void)                                 \

@@ -25,8 +25,8 @@ void rig_each_gpu(void (*test)(void));
     static void name##_of_a_set(void)
 void rig_each_cpu_isa(void (*test)(void));
 const struct ops *rig_fast(void);
-/* Whether packed tensors may have a layout of their own: a GPU ignores their flag. */
-bool rig_packs(void);
+/* Whether the current backend is a GPU's, which ignores the flag of packed tensors. */
+bool rig_is_gpu(void);
 
 /* The queue of the current backend; on the CPU it has two threads. */
 struct queue *rig_queue(void);

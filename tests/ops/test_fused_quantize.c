@@ -113,8 +113,7 @@ OPS_TEST(fused_quantize_matches_the_ops_that_store_their_result)
             k.of = (enum fused_result)(variant / 4), k.dtype = variant & 1 ? BF16 : F32;
             k.to = variant & 2 ? E5M2 : E4M3;
             /* On the CPU the fused ops are the reference, whose exp is not that of the others. */
-            bool is_gpu = !strncmp(k.ops->backend, "gpu", 3);
-            k.unfused = is_gpu ? k.ops : &ops_cpu_reference;
+            k.unfused = rig_is_gpu() ? k.ops : &ops_cpu_reference;
             open_comparison(&k, i == 3);
             compare(&k);
             close_comparison(&k);

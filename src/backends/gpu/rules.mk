@@ -123,6 +123,31 @@ $(DRIVER): tests/backends/gpu/vendor/preload/libcuda.c $(B)/flags
 	$(call say,link)
 	$(Q)$(CC) -std=c17 -O2 $(WARN) -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $<
 
+# gpu_check as nvcc compiles it, over a CUDA runtime that executes PTX on the CPU, and the tests of
+# operations on the same device.
+PTX := $(patsubst %.c,$(B)/%.o,$(filter-out %/test_ptx.c,$(wildcard tests/ptx/*.c)))
+$(B)/tests/ptx/%.o: private TEST_OPT := -O3 -ffp-contract=off
+$(B)/tests/ptx/cudart.o: private OWN := $(GPU_FLAGS)
+$(B)/tests/gpu_check-ptx: $(B)/tests/programs/gpu_check.o $(B)/tests/system/device_check.o
+$(B)/tests/gpu_check-ptx: $(ROOMS) $(PTX) $(B)/list
+	$(call say,link)
+	$(LINK)
+PTX_TESTS := $(wildcard tests/ops/*.c tests/backends/gpu/kernels/*.c) tests/main.c \
+    tests/comm/launched.c
+$(B)/tests/%.ptx.o: tests/%.c $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,cc)
+	$(Q)$(COMPILE) $(TEST_OPT) -include tests/ptx/renamed.h -Itests -c -o $@ $<
+$(B)/tests/ptx/run: $(PTX_TESTS:%.c=$(B)/%.ptx.o) $(ROOMS) $(PTX)
+$(B)/tests/ptx/run: $(call kernels,amx_emulated) $(B)/list
+	$(call say,link)
+	$(LINK) -lcmocka
+-include $(B)/tests/ptx/cudart.d $(PTX_TESTS:%.c=$(B)/%.ptx.d)
+gpu-ptx: $(B)/tests/ptx/run $(B)/tests/gpu_check-ptx
+gpu-ptx: ## CUDA=1 NVCC_FLAGS=--no-compress: run the kernels' PTX on the CPU; T=word
+	@$(if $(T),,ONE_PROCESS=1 $(B)/tests/gpu_check-ptx odd)
+	@$(WAIT) PTX_CAPABILITY=80 $(B)/tests/ptx/run $(T)
+
 gpu-build: ## compile for NVIDIA and AMD GPUs, with the compilers found; build cuDNN plans
 	@tools/gpu_build $(B)
 
