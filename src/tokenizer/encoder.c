@@ -54,9 +54,13 @@ enum status encoder_make(struct encoder **out, const struct tokenizer *t)
     return encoder_make_sized(out, t, DEFAULT_BITS);
 }
 
+/* Otherwise each byte is a token, and nothing is cached. */
+static bool has_pieces(const struct tokenizer *t) { return t->char_bpe || encoder_uses_cuts(t); }
+
 enum status encoder_make_sized(struct encoder **out, const struct tokenizer *t, int entry_bits)
 {
     struct encoder *e = *out = heap(sizeof *e);
+    if (!has_pieces(t)) entry_bits = 1;
     e->tokenizer = t;
     e->set_bits = entry_bits - 1;
     e->long_mask = entry_bits > LONG_SHIFT ? ((size_t)1 << (entry_bits - LONG_SHIFT)) - 1 : 0;
@@ -74,8 +78,7 @@ size_t encoder_memory_bytes(const struct encoder *e)
     enum { SCRATCH = 1 << 20 }; /* of pieces and their merging, about */
     const struct tokenizer *t = e->tokenizer;
     size_t sets = sizeof *e->sets << e->set_bits;
-    bool has_pieces = t->char_bpe || encoder_uses_cuts(t);
-    return has_pieces ? sets + (e->long_mask + 1) * sizeof *e->long_entries + SCRATCH : 0;
+    return has_pieces(t) ? sets + (e->long_mask + 1) * sizeof *e->long_entries + SCRATCH : 0;
 }
 
 void encoder_free(struct encoder *e)
