@@ -99,10 +99,12 @@ static const struct shard_run *tensor_run(const struct torch_model *m, int tenso
     return p;
 }
 
-static void open_stream(struct element_stream *s)
+/* Of `count` elements in all. */
+static void open_stream(struct element_stream *s, size_t count)
 {
-    s->values = heap(TENSOR_SOURCE_ELEMENTS * sizeof *s->values);
-    s->bytes = heap(TENSOR_SOURCE_ELEMENTS * sizeof *s->values);
+    size_t room = count < TENSOR_SOURCE_ELEMENTS ? count : TENSOR_SOURCE_ELEMENTS;
+    s->values = heap(room * sizeof *s->values);
+    s->bytes = heap(room * sizeof *s->values);
 }
 
 static void close_stream(struct element_stream *s) { free(s->values), free(s->bytes); }
@@ -118,8 +120,9 @@ enum status torch_model_stream(const struct torch_model *m, int i,
                                void *context)
 {
     struct element_stream s = {.dtype = m->dtype, .write = write, .context = context};
-    open_stream(&s);
-    enum status st = stream_tensor(m, tensor_run(m, i), &s);
+    const struct shard_run *run = tensor_run(m, i);
+    open_stream(&s, run->count);
+    enum status st = stream_tensor(m, run, &s);
     close_stream(&s);
     return st;
 }
@@ -146,7 +149,7 @@ enum status torch_model_stream_block(const struct torch_model *m, const struct t
                                      void *context)
 {
     struct element_stream s = {.dtype = m->dtype, .write = write, .context = context};
-    open_stream(&s);
+    open_stream(&s, (size_t)(b->rows * b->columns));
     enum status st = stream_block_rows(m, b, &s);
     close_stream(&s);
     return st;
