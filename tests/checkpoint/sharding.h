@@ -126,8 +126,11 @@ static inline bool rank_shard_is_full(const struct rank_shard *s, int b)
     for (size_t i = 0; i < rank_shard_of(s, b)->count; i++) {
         const struct shard_run *p = &rank_shard_of(s, b)->runs[i];
         for (size_t j = 0; j < p->count; j++) {
-            float want = sharding_value(b, p->tensor, p->first + j);
-            if (memcmp(&s->buffers[b][p->at + j], &want, sizeof want)) return false;
+            union {
+                float value;
+                uint32_t bits;
+            } want = {sharding_value(b, p->tensor, p->first + j)}, got = {s->buffers[b][p->at + j]};
+            if (got.bits != want.bits) return false;
         }
     }
     return true;
