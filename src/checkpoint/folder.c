@@ -431,7 +431,18 @@ out:
     return st;
 }
 
-enum status folder_abandon(const char *folder, int64_t step, struct text *branch)
+static void copy_into(const char *branch, const char *file)
+{
+    char *to = file_join(branch, file_name(file));
+    struct text bytes = {0};
+    if (file_exists(file) &&
+        (file_read(file, UINT64_MAX, &bytes) || file_write(to, bytes.data, bytes.len)))
+        log_line(LOG_WARN, "cannot copy %s to %s: %s", file, branch, status_message());
+    text_release(&bytes);
+    free(to);
+}
+
+enum status folder_abandon(const char *folder, int64_t step, const char *keep, struct text *branch)
 {
     struct folder_steps l;
     enum status st = STATUS_OK;
@@ -440,6 +451,7 @@ enum status folder_abandon(const char *folder, int64_t step, struct text *branch
     if (!l.count || l.steps[l.count - 1] <= step) goto out;
     name_branch(folder, step, branch);
     TRY_OUT(file_make_dirs(branch->data));
+    if (keep) copy_into(branch->data, keep);
     for (size_t i = 0; i < l.count; i++)
         if (l.steps[i] > step) TRY_OUT(move_step(folder, l.steps[i], branch->data));
     TRY_OUT(file_sync_dir(branch->data));

@@ -59,8 +59,9 @@ void folder_retain(const char *folder, int64_t keep, int64_t step, int64_t busy,
 /* Durably moves the steps after `step`, if there are any, to a folder abandoned-<step>-<number>, so
  * that no run resumes from them; `branch` becomes its path, or stays empty.  The oldest move first:
  * after a kill in between, the same command starts from the newest again, as after a kill before
- * the first move, and a second call moves what is left.  IO. */
-enum status folder_abandon(const char *folder, int64_t step, struct text *branch);
+ * the first move, and a second call moves what is left.  Before that the folder gets a copy of
+ * the file `keep` (NULL: none), which may be missing; a failure to copy it is a warning.  IO. */
+enum status folder_abandon(const char *folder, int64_t step, const char *keep, struct text *branch);
 /* Whether steps are in such a folder.  IO: it cannot be read. */
 enum status folder_has_abandoned(const char *folder, bool *has);
 /* Sum of the sizes of their files; what cannot be read is left out. */

@@ -290,7 +290,8 @@ enum status checkpointer_save(struct checkpointer *c, const struct checkpoint_st
 }
 
 /* On rank 0.  Copies stop first, as they read the folders that are moved. */
-static enum status set_aside(const struct checkpointer *c, int64_t step, struct text *branch)
+static enum status set_aside(const struct checkpointer *c, int64_t step, const char *keep,
+                             struct text *branch)
 {
     struct folder_steps l;
     text_clear(branch);
@@ -299,7 +300,7 @@ static enum status set_aside(const struct checkpointer *c, int64_t step, struct 
     folder_steps_release(&l);
     if (!has_later) return STATUS_OK;
     if (c->copier) copier_abandon(c->copier, step);
-    TRY(folder_abandon(c->folder, step, branch));
+    TRY(folder_abandon(c->folder, step, keep, branch));
     log_line(LOG_INFO,
              "moved the checkpoints after step %lld to %s; the run never deletes those in "
              "%s/abandoned-*, which take %s",
@@ -308,12 +309,13 @@ static enum status set_aside(const struct checkpointer *c, int64_t step, struct 
     return STATUS_OK;
 }
 
-enum status checkpointer_abandon(struct checkpointer *c, int64_t step, struct text *branch)
+enum status checkpointer_abandon(struct checkpointer *c, int64_t step, const char *keep,
+                                 struct text *branch)
 {
     struct text unused = {0};
     BUG_IF(c->running);
     enum status st = STATUS_OK;
-    if (c->ranks.rank == 0) st = set_aside(c, step, branch ? branch : &unused);
+    if (c->ranks.rank == 0) st = set_aside(c, step, keep, branch ? branch : &unused);
     text_release(&unused);
     return comm_agree(&c->ranks, st);
 }

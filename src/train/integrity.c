@@ -337,7 +337,7 @@ enum status integrity_compare_passes(struct integrity *g, int64_t step)
 void integrity_abandon(const struct integrity *g, struct checkpointer *c)
 {
     if (!g->is_suspect) return;
-    if (checkpointer_abandon(c, g->good, NULL) && !status_is_remote())
+    if (checkpointer_abandon(c, g->good, NULL, NULL) && !status_is_remote())
         log_line(LOG_WARN, "cannot set aside the checkpoints after step %lld: %s",
                  (long long)g->good, status_message());
 }

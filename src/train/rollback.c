@@ -146,7 +146,7 @@ enum status rollback_run(struct rollback *b)
     if (b->to < 0 && (s->skipped || b->is_needed))
         return fail(b, "there is no checkpoint to go back to");
     b->guard->good_step = b->to;
-    if (b->to >= 0) return checkpointer_abandon(b->checkpointer, b->to, NULL);
+    if (b->to >= 0) return checkpointer_abandon(b->checkpointer, b->to, NULL, NULL);
     if (world->rank == 0)
         log_line(LOG_WARN, "step %lld: there is no checkpoint to go back to; the run continues",
                  (long long)s->step);

@@ -211,15 +211,12 @@ static enum status run_step(struct training_run *r, struct step_result *s)
 static enum status start_lineage(struct training_run *r)
 {
     const struct checkpoint_config *c = &r->config->checkpoint;
-    struct text branch = {0};
-    enum status st = STATUS_OK;
     if (!r->counts_again || !c->enable || c->load_only) return STATUS_OK;
     r->saved_step = -1;
     TRY(add_step(0, "saving a checkpoint", run_checkpoint_save_now(r)));
-    TRY_OUT(checkpointer_abandon(r->checkpointer, 0, &branch));
-    if (branch.len) start_keep_metrics(r->whole, branch.data);
-out:
-    text_release(&branch);
+    char *metrics = file_join(r->config->job.dump_folder, "metrics.jsonl");
+    enum status st = checkpointer_abandon(r->checkpointer, 0, metrics, NULL);
+    free(metrics);
     return st;
 }
 

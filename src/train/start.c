@@ -252,18 +252,6 @@ out:
     return st;
 }
 
-void start_keep_metrics(const struct config *c, const char *branch)
-{
-    char *from = file_join(c->job.dump_folder, "metrics.jsonl"),
-         *to = file_join(branch, "metrics.jsonl");
-    struct text lines = {0};
-    if (file_exists(from) &&
-        (file_read(from, UINT64_MAX, &lines) || file_write(to, lines.data, lines.len)))
-        log_line(LOG_WARN, "cannot keep the abandoned branch's metrics: %s", status_message());
-    text_release(&lines);
-    free(from), free(to);
-}
-
 /* On rank 0, once later checkpoints are in `branch` (empty: none). */
 static enum status record_start(const struct start *s, const struct config *c,
                                 const struct text *branch)
@@ -271,7 +259,6 @@ static enum status record_start(const struct start *s, const struct config *c,
     const struct checkpoint_config *k = &c->checkpoint;
     char *folder = file_join(c->job.dump_folder, k->folder);
     enum status st = STATUS_OK;
-    if (s->rewinds && branch->len) start_keep_metrics(c, branch->data);
     if (s->rewinds)
         st = rewind_record(folder, s->step, branch->data);
     else if (k->load_step < 0)
@@ -291,11 +278,14 @@ enum status start_finish(const struct start *s, const struct config *c,
     struct text branch = {0};
     enum status st = STATUS_OK;
     bool is_root = world->rank == 0;
+    char *metrics = NULL;
     if (!s->own || !c->checkpoint.enable || c->checkpoint.load_only) return STATUS_OK;
-    if (s->rewinds) TRY_OUT(checkpointer_abandon(checkpointer, s->step, &branch));
+    metrics = file_join(c->job.dump_folder, "metrics.jsonl");
+    if (s->rewinds) TRY_OUT(checkpointer_abandon(checkpointer, s->step, metrics, &branch));
     st = comm_agree(world, is_root ? record_start(s, c, &branch) : STATUS_OK);
 out:
     text_release(&branch);
+    free(metrics);
     return st;
 }
 

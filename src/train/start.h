@@ -48,10 +48,6 @@ enum status start_compare(const struct start *s, const struct config *c,
 enum status start_finish(const struct start *s, const struct config *c,
                          struct checkpointer *checkpointer, const struct comm *world);
 
-/* Copies metrics.jsonl to a branch that was set aside, before the run's own is cut back to the step
- * from which it counts on.  On rank 0; a failure is logged. */
-void start_keep_metrics(const struct config *c, const char *branch);
-
 /* Whether a run that resumes from this checkpoint of its own leaves out the part of its state:
  * checkpoint.exclude_from_loading has it, and has not had it yet when the checkpoint was saved.  So
  * a part is left out once, and a job that is requeued resumes with all of its state. */

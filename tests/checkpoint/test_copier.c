@@ -149,7 +149,7 @@ TEST(copier_follows_the_saves_of_a_checkpointer)
     CHECK_STATUS(OK, file_remove_tree(folder));
     CHECK_STATUS(OK, checkpointer_open(&c, &o)); /* another node, an empty disk */
     CHECK(has_step(folder, 5));
-    CHECK_STATUS(OK, checkpointer_abandon(c, 4, NULL));
+    CHECK_STATUS(OK, checkpointer_abandon(c, 4, NULL, NULL));
     CHECK_STATUS(OK, checkpointer_close(c, false));
     CHECK(!has_step(folder, 5) && file_exists_in(folder, "abandoned-4-1/step-5"));
     CHECK(!s3_server_object(&t->server, key_of(5, MANIFEST_NAME)));

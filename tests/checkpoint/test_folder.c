@@ -319,17 +319,17 @@ TEST(later_checkpoints_are_moved_to_a_branch_of_their_own)
 {
     const char *folder = folder_with((const int[]){2, 4, 6, 10}, 4);
     struct text branch = {0};
-    CHECK_STATUS(OK, folder_abandon(folder, 4, &branch));
+    CHECK_STATUS(OK, folder_abandon(folder, 4, NULL, &branch));
     CHECK(file_has_suffix(branch.data, "/abandoned-4-1"));
     CHECK(has_file(branch.data, "step-6") && has_file(branch.data, "step-10"));
     CHECK(has_file(folder, "step-2") && has_file(folder, "step-4"));
     CHECK(!has_file(folder, "step-6") && !has_file(folder, "step-10"));
-    CHECK_STATUS(OK, folder_abandon(folder, 4, &branch));
+    CHECK_STATUS(OK, folder_abandon(folder, 4, NULL, &branch));
     CHECK(!branch.len); /* nothing is left to move */
-    CHECK_STATUS(OK, folder_abandon(folder, 2, &branch));
+    CHECK_STATUS(OK, folder_abandon(folder, 2, NULL, &branch));
     CHECK(file_has_suffix(branch.data, "/abandoned-2-1"));
     CHECK_STATUS(OK, file_make_dirs(test_path(folder, "step-8")));
-    CHECK_STATUS(OK, folder_abandon(folder, 2, &branch));
+    CHECK_STATUS(OK, folder_abandon(folder, 2, NULL, &branch));
     CHECK(file_has_suffix(branch.data, "/abandoned-2-2"));
     text_release(&branch);
 }
@@ -340,9 +340,12 @@ TEST(oldest_checkpoints_are_moved_first)
     const char *folder = test_folder();
     struct text branch = {0};
     make_folder(folder, "step-2"), make_folder(folder, "step-0004"), make_folder(folder, "step-6");
-    CHECK_STATUS(IO, folder_abandon(folder, 0, &branch));
+    const char *metrics = test_path(folder, "metrics.jsonl");
+    CHECK_STATUS(OK, file_write(metrics, "x", 1));
+    CHECK_STATUS(IO, folder_abandon(folder, 0, metrics, &branch));
     CHECK_MESSAGE("step-4: rename to ");
     CHECK(has_file(branch.data, "step-2") && has_file(folder, "step-6"));
+    CHECK(has_file(branch.data, "metrics.jsonl")); /* before any is moved */
     text_release(&branch);
 }
 
@@ -355,7 +358,7 @@ TEST(links_to_checkpoints_lead_to_them_after_a_move)
     make_folder(root, "r");
     CHECK(!symlink(absolute, test_path(folder, "step-4")));
     CHECK(!symlink("../r", test_path(folder, "step-5")));
-    CHECK_STATUS(OK, folder_abandon(folder, 0, &branch));
+    CHECK_STATUS(OK, folder_abandon(folder, 0, NULL, &branch));
     CHECK(has_file(branch.data, "step-4/x") && has_file(branch.data, "step-5/x"));
     CHECK(!has_file(folder, "step-4") && !has_file(folder, "step-5"));
     text_release(&branch);

@@ -40,12 +40,12 @@ TEST(abandoned_checkpoints_are_set_aside)
     const char *folder = saved_folder(&s, STEPS(1, 2, 3));
     struct checkpointer *c = checkpointer_of(folder, 0);
     struct text branch = {0};
-    CHECK_STATUS(OK, checkpointer_abandon(c, 2, NULL));
+    CHECK_STATUS(OK, checkpointer_abandon(c, 2, NULL, NULL));
     CHECK(has_file(folder, "step-2") && !has_file(folder, "step-3"));
     check_holds(&s, test_path(folder, "abandoned-2-1/step-3"), 3);
-    CHECK_STATUS(OK, checkpointer_abandon(c, 2, &branch));
+    CHECK_STATUS(OK, checkpointer_abandon(c, 2, NULL, &branch));
     CHECK(!branch.len); /* nothing is left to move */
-    CHECK_STATUS(OK, checkpointer_abandon(c, 1, &branch));
+    CHECK_STATUS(OK, checkpointer_abandon(c, 1, NULL, &branch));
     CHECK(file_has_suffix(branch.data, "/abandoned-1-1") && has_file(branch.data, "step-2"));
     text_release(&branch);
     CHECK_STATUS(OK, checkpointer_close(c, false));
