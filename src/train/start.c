@@ -9,6 +9,7 @@
 #include "checkpoint/interop/torch_files.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/rewind.h"
+#include "checkpoint/tensor_origins.h"
 #include "hub/hub.h"
 
 #include <stdlib.h>
@@ -304,11 +305,22 @@ static void warn_of_damage(void)
     log_line(LOG_WARN, "%s; `train` falls back to an older checkpoint", status_message());
 }
 
+/* Also of a run that loads nothing yet, as it would be refused when it resumes. */
+static enum status check_excluded(const struct config *c, const struct model_shape *shape)
+{
+    struct layout layout;
+    layout_init(&layout, shape, 1);
+    enum status st = tensor_origins_check_excluded(&c->checkpoint.exclude_from_loading, &layout);
+    layout_release(&layout);
+    return st;
+}
+
 enum status start_check(const struct config *c, const struct model_shape *shape, bool log)
 {
     struct start s;
     struct layout layout;
     const struct start_search search = {.limit = INT64_MAX, .is_quiet = !log};
+    TRY(check_excluded(c, shape));
     enum status st = start_find(&s, c, &search, comm_self());
     if (st == STATUS_MISSING && may_restore_copy(c)) return STATUS_OK;
     TRY(st);
