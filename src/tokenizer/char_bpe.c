@@ -89,7 +89,8 @@ void char_bpe_finish(struct char_bpe *c, const struct vocabulary *v)
 {
     while (c->num_pieces && c->pieces[c->num_pieces - 1].kind == PIECE_NONE) c->num_pieces--;
     c->adjacent = heap(256 * sizeof *c->adjacent);
-    if (c->looks_up_words) memset(c->adjacent, 1, 256 * sizeof *c->adjacent);
+    bool drops = c->unknown_id < 0 && !c->byte_fallback; /* merges cross what is dropped */
+    if (c->looks_up_words || drops) memset(c->adjacent, 1, 256 * sizeof *c->adjacent);
     for (int i = 0; i < 128; i++) c->ascii_ids[i] = vocabulary_find(v, &(char){(char)i}, 1);
     for (int32_t i = 0; i < v->count; i++) {
         const unsigned char *at = v->bytes + v->tokens[i].at;

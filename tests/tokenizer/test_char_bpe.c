@@ -65,6 +65,7 @@ TEST(char_bpe_segments_end_where_no_token_has_both_bytes)
     struct char_bpe *s = char_bpe_make();
     struct vocabulary v = {0};
     add(&v, " "), add(&v, "a"), add(&v, "b"), add(&v, " ab"), add(&v, "\xE4\xB8\xAD");
+    s->byte_fallback = true;
     char_bpe_finish(s, &v);
     CHECK(char_bpe_segment(s, (const unsigned char *)"ab ab", 5) == 2);
     CHECK(char_bpe_segment(s, (const unsigned char *)" abb", 4) == 3);

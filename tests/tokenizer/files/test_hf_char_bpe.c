@@ -21,7 +21,8 @@
 struct parts {
     const char *normalizer, *pre, *decoder; /* NULL: Llama 2's */
     const char *added_tokens, *vocab, *merges, *model;
-    int bytes; /* number of byte tokens to omit */
+    int bytes;           /* number of byte tokens to omit */
+    bool has_no_unknown; /* no unk_token */
 };
 
 /* IDs: 0 unknown, 1 BOS, 2 EOS, from 3 the bytes, from 259 a, b, space, " a", "ab", " ab". */
@@ -33,11 +34,12 @@ static enum status open_parts(struct tokenizer **t, struct parts p)
               "{\"added_tokens\": [{\"id\": 1, \"content\": \"<s>\", \"special\": true}, "
               "{\"id\": 2, \"content\": \"</s>\", \"special\": true}%s], \"normalizer\": %s, "
               "\"pre_tokenizer\": %s, \"decoder\": %s, \"model\": {\"type\": \"BPE\", %s"
-              "\"unk_token\": \"<unk>\", \"fuse_unk\": true, \"vocab\": {\"<unk>\": 0, \"<s>\": 1, "
+              "\"unk_token\": %s, \"fuse_unk\": true, \"vocab\": {\"<unk>\": 0, \"<s>\": 1, "
               "\"</s>\": 2",
               p.added_tokens ? p.added_tokens : "", p.normalizer ? p.normalizer : LLAMA2,
               p.pre ? p.pre : "null", p.decoder ? p.decoder : DECODER,
-              p.model ? p.model : "\"byte_fallback\": true, ");
+              p.model ? p.model : "\"byte_fallback\": true, ",
+              p.has_no_unknown ? "null" : "\"<unk>\"");
     for (int i = 0; i < 256 - p.bytes; i++) text_addf(&file, ", \"<0x%02X>\": %d", i, 3 + i);
     text_addf(&file,
               ", \"a\": 259, \"b\": 260, \"" SPACE "\": 261, \"" SPACE "a\": 262, \"ab\": 263, "
@@ -152,6 +154,16 @@ TEST(without_byte_fallback_unknown_characters_fuse_into_one_token)
                                                    .pre = METASPACE("never", "false"),
                                                    .model = "\"byte_fallback\": false, "});
     CHECK_IDS(t, "axyb", 259, 0, 260);
+    tokenizer_close(t);
+}
+
+TEST(merges_cross_unknown_characters_that_are_dropped)
+{
+    struct tokenizer *t = open_with((struct parts){.normalizer = "null",
+                                                   .pre = METASPACE("never", "false"),
+                                                   .model = "\"byte_fallback\": false, ",
+                                                   .has_no_unknown = true});
+    CHECK_IDS(t, "axyb", 263);
     tokenizer_close(t);
 }
 
