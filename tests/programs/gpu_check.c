@@ -25,7 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define BIASES    "model.attention_bias=all", "model.mlp_bias=true"
+#define BIASES    "model.attention_bias=all"
 #define HALF      "training.mixed_precision_param=bfloat16"
 #define DOCUMENTS "model.attn_mask_type=block_causal"
 /* Other algorithms: except on a B200, cuDNN has backward with documents only in this case. */
@@ -94,7 +94,9 @@ static enum status check_training(struct device_check *c, const char *const *mor
          * kernels differ by 6e-2. */
         {"FP8", 1e-1, {HALF, "model.converters=[\"float8\"]"}},
         {"bfloat16, a sliding window", 1e-2, {HALF, "model.sliding_window=100"}},
-        {"bfloat16, biases and QK norm", 1e-2, {HALF, BIASES, "model.qk_norm=true"}},
+        /* The gradient of the keys' bias nearly cancels; without RoPE it would be 0. */
+        {"bfloat16, biases", 5e-2, {HALF, BIASES, "model.mlp_bias=true"}},
+        {"bfloat16, QK norm and biases", 5e-2, {HALF, BIASES, "model.qk_norm=true"}},
         {"bfloat16, 8-bit moments", 1e-2, {HALF, "optimizer.state_dtype=int8"}},
     };
     if (count > MAX_SETTINGS - 18) FAIL(USAGE, "at most %d settings", MAX_SETTINGS - 18);
