@@ -32,9 +32,9 @@ void mov_vector(struct warp *w, const struct instruction *i, uint32_t mask)
     {
         if (!(mask >> l & 1)) continue;
         uint64_t x = 0;
-        for (int v = 0, at = 0; v < i->num_in; at += 8 * i->in[v++].bytes)
+        for (int v = 0, at = 0; v < i->num_in; v++, at += 8 * i->bytes)
             x |= lane_bits(w, i->in[v], l) << at;
-        for (int v = 0, at = 0; v < i->num_out; at += 8 * i->out[v++].bytes)
+        for (int v = 0, at = 0; v < i->num_out; v++, at += 8 * i->bytes)
             set_lane_bits(w, i->out[v], l, x >> at);
     }
 }

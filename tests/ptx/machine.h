@@ -30,7 +30,7 @@ struct instruction {
     int guard; /* slot of a predicate, or -1 */
     bool is_guard_negated;
     uint8_t num_out, num_in;
-    uint8_t bytes; /* of an element of a memory access */
+    uint8_t bytes; /* of an element of a vector or of a memory access */
     bool is_signed;
     struct operand out[MAX_RESULTS], in[MAX_OPERANDS];
     int64_t offset; /* of an address */
@@ -89,13 +89,14 @@ struct warp {
 _Noreturn void machine_fail(const struct warp *w, const struct instruction *i, int lane,
                             const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* `name` is the mnemonic with _ for each dot.  `sizes` has a character for each input: bytes of a
- * constant, p for predicates, a for addresses. */
+/* `name` is the mnemonic with _ for each dot.  `sizes` has a character for each input: its bytes, p
+ * for predicates, a for addresses. */
 struct operation {
     const char *name;
     execute *execute;
     enum control control;
     const char *sizes;
+    int result; /* its bytes; 0: a predicate, -1: any */
 };
 /* NULL: not implemented. */
 const struct operation *operation_find(const char *mnemonic, size_t length);

@@ -67,7 +67,7 @@ const char *symbol_parse(const char *s, struct symbol *out)
         } else
             break;
     }
-    out->name = w.at, out->length = w.length, out->bytes = (size_t)bytes;
+    out->name = w.at, out->length = w.length, out->bytes = out->element = (size_t)bytes;
     if (!out->align) out->align = (size_t)bytes;
     const char *after = word_next(s, &w);
     if (word_is(w, "[")) {
@@ -94,22 +94,29 @@ struct symbol *symbol_find(struct symbol *list, struct word w)
     return list;
 }
 
-static void place_global(struct symbol *s, const char *text)
+/* False: a value that is not a number. */
+static bool place_global(struct symbol *s, const char *text)
 {
     unsigned char *to = aligned_alloc(256, (s->bytes + 255) / 256 * 256);
     if (!to) abort();
     memset(to, 0, s->bytes);
     text = skip_space(text);
     if (*text == '=') {
-        text += strcspn(text, "{");
-        for (size_t n = 0; n < s->bytes && *text && *text != '}'; n++) {
+        text = skip_space(text + 1);
+        if (*text == '{') text++;
+        for (size_t n = 0; n < s->bytes; n += s->element) {
+            char *end;
+            long long value = strtoll(text, &end, 0);
+            memcpy(to + n, &value, s->element);
+            text = skip_space(end);
+            if (*text != ',') break;
             text++;
-            to[n] = (unsigned char)strtol(text, (char **)&text, 0);
-            text = skip_space(text);
         }
+        if (*text != '}' && *text != ';') return false;
     }
     s->value = (int64_t)(intptr_t)to;
     ptx_memory_add(to, s->bytes);
+    return true;
 }
 
 static const char *find_brace(const char *s)
@@ -152,7 +159,11 @@ struct ptx_module *ptx_open(const char *text)
             symbol_add(&m->globals, symbol);
         } else if (word_is(w, ".global") || word_is(w, ".const")) {
             s = symbol_parse(s, &symbol);
-            place_global(&symbol, s);
+            if (!place_global(&symbol, s)) {
+                fprintf(stderr, "ptx: the value of %.*s is not implemented\n", (int)symbol.length,
+                        symbol.name);
+                return NULL;
+            }
             symbol_add(&m->globals, symbol);
             s = strchr(s, ';');
         }

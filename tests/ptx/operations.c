@@ -61,6 +61,12 @@ static uint32_t to_fp8(float x, int mantissa, int least, float largest, uint32_t
 static uint32_t to_e4m3(float x) { return to_fp8(x, 3, -6, 448, 0x7F); }
 static uint32_t to_e5m2(float x) { return to_fp8(x, 2, -14, 57344, 0x7F); }
 
+/* Which the manual makes 0 for finite divisors of more than 2^126. */
+static float divide_approximately(float x, float y)
+{
+    return fabsf(y) > 0x1p126f && isfinite(y) ? x * 0 : x / y;
+}
+
 static uint32_t permute(uint32_t a, uint32_t b, uint32_t select)
 {
     uint64_t bytes = a | (uint64_t)b << 32;
@@ -86,8 +92,11 @@ static uint32_t insert_bits(uint32_t a, uint32_t b, uint32_t at, uint32_t length
 /* INT_MIN / -1 traps in C. */
 #define DIVIDE_SIGNED(x, y, T, U) ((y) == -1 ? (T)(0 - (U)(x)) : DIVIDE(x, y, T))
 #define REMAINDER_SIGNED(x, y, T) ((y) == -1 ? 0 : REMAINDER(x, y, T))
-#define SHIFT(x, n, op, bits)     ((n) < (bits) ? (uint64_t)(x)op(n) : 0)
-#define SHIFT_SIGNED(x, n, bits)  ((x) >> ((n) < (bits) ? (n) : (bits)-1))
+/* +0 is larger than -0. */
+#define SMALLER(x, y, min)       ((x) == (y) ? (signbit(x) ? (x) : (y)) : min(x, y))
+#define LARGER(x, y, max)        ((x) == (y) ? (signbit(x) ? (y) : (x)) : max(x, y))
+#define SHIFT(x, n, op, bits)    ((n) < (bits) ? (uint64_t)(x)op(n) : 0)
+#define SHIFT_SIGNED(x, n, bits) ((x) >> ((n) < (bits) ? (n) : (bits)-1))
 
 /* --- the list: name, type of the result, types of the inputs, expression --- */
 
@@ -133,8 +142,8 @@ static uint32_t insert_bits(uint32_t a, uint32_t b, uint32_t at, uint32_t length
     F1(rcp_rn_f##bits, T, T, 1 / x)                                                                \
     F1(sqrt_rn_f##bits, T, T, sqrt##suffix(x))                                                     \
     F3(fma_rn_f##bits, T, T, T, T, fma##suffix(x, y, z))                                           \
-    F2(min_f##bits, T, T, T, fmin##suffix(x, y))                                                   \
-    F2(max_f##bits, T, T, T, fmax##suffix(x, y))                                                   \
+    F2(min_f##bits, T, T, T, SMALLER(x, y, fmin##suffix))                                          \
+    F2(max_f##bits, T, T, T, LARGER(x, y, fmax##suffix))                                           \
     F1(abs_f##bits, T, T, fabs##suffix(x))                                                         \
     F1(neg_f##bits, T, T, -x)
 
@@ -166,7 +175,7 @@ static uint32_t insert_bits(uint32_t a, uint32_t b, uint32_t at, uint32_t length
     FLOATS(F1, F2, F3, double, 64, )                                                               \
     F2(add_rz_f32, float, float, float, round_to(FE_TOWARDZERO, x, y, 0, false))                   \
     F3(fma_rm_f32, float, float, float, float, round_to(FE_DOWNWARD, x, y, z, true))               \
-    F2(div_approx_f32, float, float, float, x / y)                                                 \
+    F2(div_approx_f32, float, float, float, divide_approximately(x, y))                            \
     F1(ex2_approx_f32, float, float, exp2f(x))                                                     \
     F1(ex2_approx_ftz_f32, float, float, flush(exp2f(flush(x))))                                   \
     F1(cvt_sat_f32_f32, float, float, saturate(x))                                                 \
@@ -179,8 +188,6 @@ static uint32_t insert_bits(uint32_t a, uint32_t b, uint32_t at, uint32_t length
        (uint16_t)(to_e4m3(x) << 8 | to_e4m3(y)))                                                   \
     F2(cvt_rn_satfinite_e5m2x2_f32, uint16_t, float, float,                                        \
        (uint16_t)(to_e5m2(x) << 8 | to_e5m2(y)))                                                   \
-    CONVERSIONS(F1, u8, uint8_t)                                                                   \
-    CONVERSIONS(F1, s8, int8_t)                                                                    \
     CONVERSIONS(F1, u16, uint16_t)                                                                 \
     CONVERSIONS(F1, s16, int16_t)                                                                  \
     CONVERSIONS(F1, u32, uint32_t)                                                                 \
@@ -349,21 +356,22 @@ static void bfi_b32(struct warp *w, const struct instruction *i, uint32_t mask)
 #define LETTER(T) ((char)('0' + sizeof(T)))
 #define SIZES(...)                                                                                 \
     (const char[]) { __VA_ARGS__, 0 }
-#define ENTRY1(id, R, X, value)         {#id, id, PLAIN, SIZES(LETTER(X))},
-#define ENTRY2(id, R, X, Y, value)      {#id, id, PLAIN, SIZES(LETTER(X), LETTER(Y))},
-#define ENTRY3(id, R, X, Y, Z, value)   {#id, id, PLAIN, SIZES(LETTER(X), LETTER(Y), LETTER(Z))},
-#define ENTRY_COMPARISON(id, T, value)  {#id, id, PLAIN, SIZES(LETTER(T), LETTER(T))},
-#define ENTRY_PREDICATE(id, value)      {#id, id, PLAIN, "pp"},
-#define ENTRY_LANES(id, control, sizes) {#id, id, control, sizes},
-#define ENTRY_SELECTION(id, T)          {#id, id, PLAIN, SIZES(LETTER(T), LETTER(T), 'p')},
+#define ENTRY1(id, R, X, value)    {#id, id, PLAIN, SIZES(LETTER(X)), sizeof(R)},
+#define ENTRY2(id, R, X, Y, value) {#id, id, PLAIN, SIZES(LETTER(X), LETTER(Y)), sizeof(R)},
+#define ENTRY_SELECTION(id, T)     {#id, id, PLAIN, SIZES(LETTER(T), LETTER(T), 'p'), sizeof(T)},
+#define ENTRY3(id, R, X, Y, Z, value)                                                              \
+    {#id, id, PLAIN, SIZES(LETTER(X), LETTER(Y), LETTER(Z)), sizeof(R)},
+#define ENTRY_COMPARISON(id, T, value)  {#id, id, PLAIN, SIZES(LETTER(T), LETTER(T)), 0},
+#define ENTRY_PREDICATE(id, value)      {#id, id, PLAIN, "pp", 0},
+#define ENTRY_LANES(id, control, sizes) {#id, id, control, sizes, -1},
 
 static const struct operation operations[] = {
-    {"bra", NULL, BRANCH, ""},
-    {"bra_uni", NULL, BRANCH, ""},
-    {"ret", NULL, RETURN, ""},
-    {"exit", NULL, RETURN, ""},
-    {"bar_sync", NULL, BARRIER, "4"},
-    {"bfi_b32", bfi_b32, PLAIN, "4444"},
+    {"bra", NULL, BRANCH, "", -1},
+    {"bra_uni", NULL, BRANCH, "", -1},
+    {"ret", NULL, RETURN, "", -1},
+    {"exit", NULL, RETURN, "", -1},
+    {"bar_sync", NULL, BARRIER, "4", -1},
+    {"bfi_b32", bfi_b32, PLAIN, "4444", 4},
     LIST(ENTRY1, ENTRY2, ENTRY3) COMPARISONS(ENTRY_COMPARISON) PREDICATES(ENTRY_PREDICATE)
         SELECTIONS(ENTRY_SELECTION) LANE_OPERATIONS(ENTRY_LANES)};
 

@@ -178,26 +178,43 @@ static void add_out(struct parser *p, struct instruction *i, struct word w)
     i->out[i->num_out++] = o;
 }
 
-static int size_of(const char *sizes, int n, int otherwise)
+/* The low bytes of a register, as cvt takes them from a wider one than its type. */
+static struct operand narrow(struct parser *p, struct operand wide, int bytes)
 {
-    char c = n < (int)strlen(sizes) ? sizes[n] : 0;
-    return c >= '1' && c <= '8' ? c - '0' : c == 'p' ? 0 : otherwise;
+    struct ptx_kernel *k = p->kernel;
+    struct instruction i = {.execute = mov_vector,
+                            .guard = -1,
+                            .num_out = 1,
+                            .num_in = 1,
+                            .bytes = (uint8_t)bytes,
+                            .out = {{add_slot(p, bytes), (uint8_t)bytes}},
+                            .in = {wide},
+                            .target = -1,
+                            .text = p->statement};
+    GROW(k->code, k->num_instructions, p->room_code);
+    k->code[k->num_instructions++] = i;
+    return i.out[0];
 }
 
-static void add_in(struct parser *p, struct instruction *i, struct word w, int bytes)
+/* `size` as in an operation's sizes; 0 or a: of any size, a constant of `bytes`. */
+static void add_in(struct parser *p, struct instruction *i, struct word w, char size, int bytes)
 {
+    bool is_any = !size || size == 'a';
+    if (!is_any) bytes = size == 'p' ? 0 : size - '0';
     if (i->num_in == MAX_OPERANDS) {
         reject(p, "too many operands");
         return;
     }
     struct operand o = operand_of(p, w, bytes);
     if (o.slot < 0) reject(p, "unknown operand");
+    if (!is_any && bytes && o.bytes > bytes) o = narrow(p, o, bytes);
+    if (!is_any && o.bytes != bytes) reject(p, "an operand of another size");
     i->in[i->num_in++] = o;
 }
 
 static void add_address(struct parser *p, struct instruction *i, int from, int end)
 {
-    add_in(p, i, p->words[from], 8);
+    add_in(p, i, p->words[from], 'a', 8);
     if (from + 1 < end && word_is(p->words[from + 1], "+")) {
         if (i->offset) reject(p, "two offsets");
         i->offset = strtoll(p->words[from + 2].at, NULL, 0);
@@ -234,18 +251,24 @@ static const struct operation *find_operation(struct parser *p, struct word m,
 {
     if (m.length > 3 && (!memcmp(m.at, "ld.", 3) || !memcmp(m.at, "st.", 3)))
         return find_access(m, i);
-    if (m.length > 4 && !memcmp(m.at, "mov.", 4)) {
-        for (int n = 0; n < p->num_words; n++)
-            if (word_is(p->words[n], "{")) return operation_find("mov.vector", 10);
+    int elements = 0;
+    bool is_inside = false;
+    for (int n = 0; n < p->num_words; n++) {
+        is_inside = (is_inside || word_is(p->words[n], "{")) && !word_is(p->words[n], "}");
+        elements += is_inside && word_has_letter(p->words[n]);
     }
-    return operation_find(m.at, m.length);
+    if (!elements || m.length < 5 || memcmp(m.at, "mov.", 4)) return operation_find(m.at, m.length);
+    i->bytes = (uint8_t)(type_bytes(m.at + 4, m.length - 4) / elements);
+    return operation_find("mov.vector", 10);
 }
 
 /* From the word behind the mnemonic on. */
 static void parse_operands(struct parser *p, struct instruction *i, const struct operation *o,
                            int from, bool has_result)
 {
-    for (int n = 0, ins = 0; from < p->num_words; n++) {
+    const char *sizes = o->sizes;
+    int bytes = i->bytes ? i->bytes : 4;
+    for (int n = 0; from < p->num_words; n++) {
         int end = operand_end(p, from);
         struct word first = p->words[from];
         if (n == 0 && has_result) {
@@ -253,16 +276,22 @@ static void parse_operands(struct parser *p, struct instruction *i, const struct
                 if (word_has_letter(p->words[k])) add_out(p, i, p->words[k]);
         } else if (word_is(first, "[")) {
             add_address(p, i, from + 1, end - 1);
-            ins++;
+            sizes += *sizes != 0;
         } else if (word_is(first, "{")) {
             for (int k = from + 1; k < end; k++)
-                if (word_has_letter(p->words[k]))
-                    add_in(p, i, p->words[k], size_of(o->sizes, ins++, i->bytes ? i->bytes : 4));
+                if (word_has_letter(p->words[k])) {
+                    add_in(p, i, p->words[k], *sizes, bytes);
+                    sizes += *sizes != 0;
+                }
         } else {
-            add_in(p, i, first, size_of(o->sizes, ins++, i->bytes ? i->bytes : 4));
+            add_in(p, i, first, *sizes, bytes);
+            sizes += *sizes != 0;
         }
         from = end + 1;
     }
+    if (o->result >= 0 && (i->num_out != 1 || i->out[0].bytes != o->result))
+        reject(p, "a result of another size");
+    if (o->control == BARRIER && i->num_in > 1) reject(p, "a barrier of some threads");
 }
 
 static void parse_instruction(struct parser *p)

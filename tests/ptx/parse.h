@@ -22,7 +22,7 @@ enum kind { GLOBAL_SYMBOL, SHARED_SYMBOL, DYNAMIC_SYMBOL, LOCAL_SYMBOL, PARAMETE
 
 struct symbol {
     const char *name;
-    size_t length, bytes, align;
+    size_t length, bytes, element, align;
     enum kind kind;
     int64_t value; /* address or offset; -1: not yet placed */
     struct symbol *next;

@@ -181,6 +181,7 @@ static void run_warp(struct warp *w)
         case CONVERGED_MEMBERS:
             if (mask != w->mask) machine_fail(w, i, 0, "a predicate on what needs the whole warp");
             mask = w->mask |= take_waiting(w);
+            if (mask & ~members(w, i)) machine_fail(w, i, 0, "a lane is not a member");
             if (members(w, i) & ~mask) { /* CONVERGED: never, once a lane has ended */
                 part(w, w->pc, mask, true);
                 w->mask = 0;

@@ -13,6 +13,7 @@ static bool run(const char *body, uint32_t out[WORDS], uint32_t in[WORDS])
              ".version 9.0 .target sm_90 .address_size 64 // a comment\n"
              ".extern .shared .align 16 .b8 dynamic[];\n"
              ".global .align 4 .b8 table[4] = {1, 0, 255, 0x10};\n"
+             ".global .align 4 .u32 words[2] = {1, -70000}; .global .u32 word = 3;\n"
              ".visible .entry tested(.param .u64 to, .param .u64 from)\n.maxntid 64, 1, 1\n{\n"
              ".reg .pred %%p<8>; .reg .b16 %%rs<8>; .reg .b32 %%r<64>; .reg .f32 %%f<32>;\n"
              ".reg .b64 %%rd<16>;\n.shared .align 8 .b8 before[8];\n"
@@ -78,10 +79,16 @@ TEST(integer_instructions_follow_the_manual_at_their_limits)
                  0, 0, 6);
     check_result("mul.wide.u32 %rd3, %r1, %r2; shr.u64 %rd3, %rd3, 32; cvt.u32.u64 %r3, %rd3;",
                  UINT32_MAX, UINT32_MAX, UINT32_MAX - 1);
+    check_result("mul.wide.u32 %rd3, %r1, %r2; cvt.s64.s32 %rd4, %rd3; cvt.u32.u64 %r3, %rd4;", 3,
+                 5, 15);
     check_result("mov.b32 {%rs1, %rs2}, %r1; mov.b32 %r3, {%rs2, %rs1};", 0x12345678, 0,
                  0x56781234);
+    check_result("cvt.u16.u32 %rs1, %r1; mov.b32 %r3, {0, %rs1};", 0x1234, 0, 0x12340000);
+    check_result("mov.b32 {_, %rs1}, %r1; cvt.u32.u16 %r3, %rs1;", 0x12345678, 0, 0x1234);
     check_result("cvt.u16.u32 %rs1, %r1; cvt.u32.u16 %r3, %rs1;", 0x12345, 0, 0x2345);
     check_result("mov.u64 %rd3, table; ld.global.s8 %r3, [%rd3+2];", 0, 0, UINT32_MAX);
+    check_result("mov.u64 %rd3, words; ld.global.u32 %r3, [%rd3+4];", 0, 0, (uint32_t)-70000);
+    check_result("mov.u64 %rd3, word; ld.global.u32 %r3, [%rd3];", 0, 0, 3);
     check_result("st.local.u32 [depot+4], %r1; ld.local.u32 %r3, [depot+4];", 9, 0, 9);
 }
 
@@ -95,6 +102,10 @@ TEST(float_instructions_follow_the_manual_at_their_limits)
     check_result("add.rz.f32 %f3, %f1, %f2; mov.b32 %r3, %f3;", one, bits_of(-0x1p-40f),
                  bits_of(1 - 0x1p-24f));
     check_result("max.f32 %f3, %f1, %f2; mov.b32 %r3, %f3;", nan, one, one);
+    check_result("max.f32 %f3, %f1, %f2; mov.b32 %r3, %f3;", bits_of(-0.0f), 0, 0);
+    check_result("max.f32 %f3, %f1, %f2; mov.b32 %r3, %f3;", 0, bits_of(-0.0f), 0);
+    check_result("min.f32 %f3, %f1, %f2; mov.b32 %r3, %f3;", 0, bits_of(-0.0f), 1u << 31);
+    check_result("div.approx.f32 %f3, %f1, %f2; mov.b32 %r3, %f3;", one, bits_of(0x1p127f), 0);
     check_result("setp.neu.f32 %p1, %f1, %f2; selp.u32 %r3, 1, 0, %p1;", nan, nan, 1);
     check_result("setp.lt.f32 %p1, %f1, %f2; selp.u32 %r3, 1, 0, %p1;", nan, one, 0);
     check_result("setp.geu.f32 %p1, %f1, %f2; selp.u32 %r3, 1, 0, %p1;", nan, one, 1);
@@ -221,8 +232,12 @@ TEST(a_kernel_that_does_what_a_gpu_forbids_ends_with_an_error)
         "mov.u32 %r1, dynamic;" /* rows of a matrix at the lanes' own, misaligned addresses */
         "add.s32 %r1, %r1, %r0; ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r2, %r3, %r4, %r5}, "
         "[%r1];",
-        "brkpt;",                   /* not implemented */
-        "add.s32 %r1, %r0, %none;", /* not a register */
+        "shfl.sync.idx.b32 %r1, %r0, 0, 31, 1;", /* of one member */
+        "bar.sync 1, 32;",                       /* of some threads of the block */
+        "brkpt;",                                /* not implemented */
+        "add.s32 %r1, %r0, %none;",              /* not a register */
+        "add.s64 %rd3, %rd1, %r0;",              /* of another size */
+        "add.s32 %rd3, %r0, %r0;",
         "bra nowhere;",
     };
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
