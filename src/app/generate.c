@@ -276,7 +276,7 @@ enum status command_generate(int argc, char **argv)
          "softmax temperature (default; 0: greedy)"},
         {"top-k", FLAG_INT(0, FLAG_UNLIMITED), &r.g.sampling.top_k,
          "sample among the k most likely tokens (default: all)"},
-        {"top-p", FLAG_REAL(0.001, 1), &r.g.sampling.top_p,
+        {"top-p", FLAG_REAL(0, 1), &r.g.sampling.top_p,
          "sample among the most likely tokens with this total probability (default: all)"},
         {"min-p", FLAG_REAL(0, 1), &r.g.sampling.min_p,
          "leave out tokens less likely than this fraction of the most likely one"},

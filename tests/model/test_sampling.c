@@ -23,6 +23,7 @@ TEST(top_k_and_top_p_exclude_the_tail)
         int32_t two = pick((struct sampling){.temperature = 5, .top_p = 1, .top_k = 2}, i);
         CHECK(two == 1 || two == 3);
         CHECK(pick((struct sampling){.temperature = 5, .top_p = 0.01}, i) == 1);
+        CHECK(pick((struct sampling){.temperature = 5, .top_p = 0}, i) == 1);
     }
 }
 
