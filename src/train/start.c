@@ -315,25 +315,38 @@ static enum status check_excluded(const struct config *c, const struct model_sha
     return st;
 }
 
+static enum status check_found(const struct start *s, const struct config *c,
+                               const struct model_shape *shape, bool log)
+{
+    struct layout layout;
+    const struct load_rules rules = start_load_rules(s);
+    layout_init(&layout, shape, 1);
+    const struct checkpoint_state state = {.shape = shape, .layout = &layout, .world = comm_self()};
+    enum status st = start_compare(s, c, shape, log);
+    if (!st && s->native && s->whole) st = manifest_verify(s->folder, "state.json");
+    if (!st) st = checkpoint_check_shapes(s->folder, &state, &rules, log);
+    layout_release(&layout);
+    return st;
+}
+
 enum status start_check(const struct config *c, const struct model_shape *shape, bool log)
 {
     struct start s;
-    struct layout layout;
-    const struct start_search search = {.limit = INT64_MAX, .is_quiet = !log};
+    struct start_search search = {.limit = INT64_MAX, .is_quiet = !log};
+    bool falls_back; /* to an older checkpoint, as the run does, which then logs why */
+    enum status st;
     TRY(check_excluded(c, shape));
-    enum status st = start_find(&s, c, &search, comm_self());
-    if (st == STATUS_MISSING && may_restore_copy(c)) return STATUS_OK;
-    TRY(st);
-    if (!s.folder) return STATUS_OK;
-    const struct load_rules rules = start_load_rules(&s);
-    layout_init(&layout, shape, 1);
-    const struct checkpoint_state state = {.shape = shape, .layout = &layout, .world = comm_self()};
-    st = start_compare(&s, c, shape, log);
-    if (!st) st = checkpoint_check_shapes(s.folder, &state, &rules, log);
-    layout_release(&layout);
-    bool falls_back = st == STATUS_DATA && s.native; /* to an older checkpoint, with a warning */
-    if (falls_back && log) warn_of_damage();
-    start_release(&s);
+    do {
+        st = start_find(&s, c, &search, comm_self());
+        if (st == STATUS_MISSING && may_restore_copy(c)) return STATUS_OK;
+        TRY(st);
+        if (!s.folder) return STATUS_OK;
+        st = check_found(&s, c, shape, log);
+        falls_back = st == STATUS_DATA && s.native && !s.rewinds;
+        if (falls_back && log) warn_of_damage();
+        search.limit = s.step;
+        start_release(&s);
+    } while (falls_back && log);
     return falls_back ? STATUS_OK : st;
 }
 
@@ -365,17 +378,21 @@ enum status start_check_state(const struct start *s, const struct config *c,
 enum status start_read_state(struct start_state *s, const struct config *c,
                              const struct model_shape *shape, bool log)
 {
-    const struct start_search search = {.limit = INT64_MAX, .is_quiet = true};
+    struct start_search search = {.limit = INT64_MAX, .is_quiet = true};
     const struct checkpoint_state state = {.shape = shape, .world = comm_self()};
-    *s = (struct start_state){0};
-    bool is_found = !start_find(&s->start, c, &search, comm_self()) && s->start.folder;
-    if (!is_found || !s->start.whole) return STATUS_OK;
-    const char *folder = s->start.folder;
-    bool is_damaged = s->start.native && manifest_verify(folder, "state.json");
-    if (is_damaged && log) warn_of_damage();
-    is_damaged |= s->start.native && manifest_verify(folder, "config.json");
-    if (is_damaged) start_release_state(s);
-    if (is_damaged) return STATUS_OK;
+    const char *folder;
+    for (bool falls_back = true; falls_back;) {
+        *s = (struct start_state){0};
+        bool is_found = !start_find(&s->start, c, &search, comm_self()) && s->start.folder;
+        if (!is_found || !s->start.whole) return STATUS_OK;
+        folder = s->start.folder;
+        bool is_damaged = s->start.native && (manifest_verify(folder, "state.json") ||
+                                              manifest_verify(folder, "config.json"));
+        falls_back = is_damaged && !s->start.rewinds;
+        search.limit = s->start.step;
+        if (is_damaged) start_release_state(s);
+        if (is_damaged && !falls_back) return STATUS_OK; /* start_check says so */
+    }
     const struct load_rules rules = start_load_rules(&s->start);
     enum status st = checkpoint_read_state(folder, &state, &rules, log, &s->found);
     if (st && s->start.native) return STATUS_OK;

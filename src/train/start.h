@@ -58,8 +58,9 @@ struct load_rules start_load_rules(const struct start *s);
 /* Finds the start of a run of this model, and compares its tensors with the model's without reading
  * weights.  On this rank alone; downloads nothing, so that a missing start is no error if the run
  * may fetch a copy (checkpoint.copy_to).  `log`: logs which tensors will be loaded, and if the run
- * resumes, which settings changed and which checkpoints are damaged.  Errors: also those of
- * checkpoint_check_shapes. */
+ * resumes, which settings changed and which checkpoints are damaged, from which the run falls back
+ * to an older one.  DATA: no other is intact, or checkpoint.load_step names a damaged one; without
+ * `log` the run that falls back finds that.  Errors: also those of checkpoint_check_shapes. */
 enum status start_check(const struct config *c, const struct model_shape *shape, bool log);
 
 /* Where a run would resume: what its start has besides weights. */
@@ -67,9 +68,9 @@ struct start_state {
     struct start start;
     struct checkpoint_found found; /* empty unless the run begins with a whole state */
 };
-/* Reads that, after start_check.  A checkpoint of the run's own that is damaged, as others may
- * replace it, and one that is not on this machine are an empty state.  `log` and errors of others:
- * those of checkpoint_read_state.  CONFIG: as start_check_state. */
+/* Reads that, after start_check, of the newest checkpoint of the run's own whose JSON is intact.
+ * Without one, and of one that is not on this machine, the state is empty.  `log` and errors
+ * of others: those of checkpoint_read_state.  CONFIG: as start_check_state. */
 enum status start_read_state(struct start_state *s, const struct config *c,
                              const struct model_shape *shape, bool log);
 void start_release_state(struct start_state *s);

@@ -183,8 +183,17 @@ TEST(a_damaged_config_json_is_damage_and_not_a_changed_setting)
     struct start_state state;
     CHECK_STATUS(OK, start_check(&p.config, &shape, false)); /* the run falls back */
     CHECK_STATUS(OK, start_read_state(&state, &p.config, &shape, false));
-    CHECK(!state.start.own && !state.found.train);
+    CHECK(state.start.step == 1 && state.found.step == 1);
     start_release_state(&state);
+    p.config.checkpoint.load_step = 2;
+    CHECK_STATUS(DATA, start_check(&p.config, &shape, false));
+    CHECK_STATUS(OK, start_read_state(&state, &p.config, &shape, false));
+    CHECK(!state.start.own);
+    p.config.checkpoint.load_step = -1;
+    flip(test_path(p.folder, "checkpoint/step-1/state.json"), 1, 1);
+    CHECK_STATUS(OK, start_check(&p.config, &shape, false));
+    CHECK_STATUS(DATA, start_check(&p.config, &shape, true));
+    CHECK_MESSAGE("no intact checkpoint found (2 damaged or incomplete)");
     text_release(&t);
     leave(&p);
 }
