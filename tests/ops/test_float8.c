@@ -20,6 +20,7 @@ static void round_all(const struct ops *ops, struct quantize what, float scale, 
                       bf16 *y)
 {
     struct float8_scale by = {scale, 1 / scale};
+    for (size_t i = 0; i < what.n; i++) y[i] = 0x0101; /* not a value of either format */
     RIG_RUN(quantize(ops, &what, &(struct quantize_io){x, y, &by}, rig_queue()));
     for (size_t i = 0; i < what.n; i++)
         if ((y[i] & 0x7FFF) > 0x7F80) y[i] = 0x7FC0;

@@ -31,9 +31,10 @@ OPS_TEST(swiglu_agrees_with_the_reference_at_odd_sizes)
 
 OPS_TEST(swiglu_of_large_gates_saturates)
 {
-    float x[4] = {100, -100, 3, 3}, y[2];
+    float x[4] = {100, -100, 3, 3};
     struct swiglu s = {1, 2, F32, false};
     for (int i = 0; i < 2; i++) {
+        float y[2] = {NAN, NAN};
         struct swiglu_fwd io = {x, y, NULL};
         RIG_RUN(swiglu_forward(i ? rig_fast() : &ops_cpu_reference, &s, &io, rig_queue()));
         CHECK_NEAR((double)y[0], 300, 1e-6);
