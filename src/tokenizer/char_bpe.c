@@ -85,13 +85,21 @@ void char_bpe_add_piece(struct char_bpe *c, int32_t id, enum char_bpe_piece_kind
     p->bare_len = (uint32_t)(c->texts.len - p->at - p->len);
 }
 
+static bool has_ascii_token(const struct char_bpe *c, int byte)
+{
+    return byte < 128 && c->ascii_ids[byte] >= 0;
+}
+
 void char_bpe_finish(struct char_bpe *c, const struct vocabulary *v)
 {
     while (c->num_pieces && c->pieces[c->num_pieces - 1].kind == PIECE_NONE) c->num_pieces--;
     c->adjacent = heap(256 * sizeof *c->adjacent);
-    bool drops = c->unknown_id < 0 && !c->byte_fallback; /* merges cross what is dropped */
-    if (c->looks_up_words || drops) memset(c->adjacent, 1, 256 * sizeof *c->adjacent);
+    if (c->looks_up_words) memset(c->adjacent, 1, 256 * sizeof *c->adjacent);
     for (int i = 0; i < 128; i++) c->ascii_ids[i] = vocabulary_find(v, &(char){(char)i}, 1);
+    bool drops = c->unknown_id < 0 && !c->byte_fallback; /* merges cross what is dropped */
+    for (int i = 0; drops && i < 256; i++)
+        for (int k = 0; k < 256; k++)
+            c->adjacent[i][k] |= !(has_ascii_token(c, i) && has_ascii_token(c, k));
     for (int32_t i = 0; i < v->count; i++) {
         const unsigned char *at = v->bytes + v->tokens[i].at;
         for (uint32_t k = 1; k < v->tokens[i].len; k++) c->adjacent[at[k - 1]][at[k]] = 1;

@@ -8,7 +8,9 @@
  *          vocabulary and the normalized text have plain spaces in memory, and U+2581 in a text
  *          counts as a space, too.
  * Segments A text may be cut between two bytes that are adjacent in no token: no merge crosses such
- *          a position, so each segment is merged by itself and can be cached. */
+ *          a position, so each segment is merged by itself and can be cached.  Merges cross dropped
+ *          characters, so there is no cut next to one, nor, as it may be one, next to one that is
+ *          not ASCII. */
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -68,7 +70,7 @@ struct char_bpe {
     int32_t ascii_ids[128];
     int32_t first_internal_id; /* IDs from here up are internal: characters that occur in merges but
                                   have no token */
-    unsigned char (*adjacent)[256]; /* [before][after]: some token has these bytes in a row */
+    unsigned char (*adjacent)[256]; /* [before][after]: no cut between these bytes */
     enum char_bpe_strip strip;
     bool strict_bytes; /* a run of byte tokens that is not valid UTF-8 becomes all U+FFFD */
     struct char_bpe_piece *pieces; /* by ID */

@@ -89,6 +89,22 @@ TEST(char_bpe_segments_end_where_no_token_has_both_bytes)
     vocabulary_release(&v);
 }
 
+TEST(char_bpe_segments_contain_the_unknown_characters_that_are_dropped)
+{
+    struct char_bpe *s = char_bpe_make();
+    struct vocabulary v = {0};
+    add(&v, " "), add(&v, "a"), add(&v, "b"), add(&v, " ab");
+    char_bpe_finish(s, &v);
+    CHECK(char_bpe_segment(s, (const unsigned char *)"ab ab", 5) == 2);
+    CHECK(char_bpe_segment(s, (const unsigned char *)"axxb ab", 7) == 4);
+    CHECK(char_bpe_segment(s,
+                           (const unsigned char *)"a\xE4\xB8\xAD\xC3\xA4"
+                                                  "b ab",
+                           10) == 7);
+    char_bpe_free(s);
+    vocabulary_release(&v);
+}
+
 TEST(char_bpe_falls_back_to_bytes_unknown_or_nothing)
 {
     struct char_bpe *s = char_bpe_make();
