@@ -70,8 +70,12 @@ void flags_describe(const struct flag *f, bool is_given, struct text *out)
     if (!is_given) add_default(f, &preset);
     text_add(out, f->help, by_hand ? (size_t)(by_hand - f->help) : strlen(f->help));
     if (bounds.len) text_addf(out, " (%s", bounds.data);
-    if (by_hand || preset.len)
-        text_addf(out, "%sdefault%s", bounds.len ? ", " : " (", preset.len ? preset.data : "");
-    text_adds(out, by_hand ? by_hand + sizeof opens - 1 : bounds.len || preset.len ? ")" : "");
+    const char *rest = by_hand ? by_hand + sizeof opens - 1 : bounds.len || preset.len ? ")" : "";
+    if (*rest == ';' && !preset.len) /* "default; 0: all" of a value that is unknown */
+        text_addf(out, "%s%s", bounds.len ? "; " : " (", rest + 2);
+    else
+        text_addf(out, "%s%s%s",
+                  by_hand || preset.len ? bounds.len ? ", default" : " (default" : "",
+                  preset.len ? preset.data : "", rest);
     text_release(&bounds), text_release(&preset);
 }

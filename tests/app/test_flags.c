@@ -20,6 +20,10 @@ TEST(descriptions_have_the_bounds_and_the_default_of_their_row)
     const char *name = "a.html", *empty = "";
     check_description(&(struct flag){"n", FLAG_INT(1, 64), &five, "rows"}, false,
                       "rows (1 to 64, default 5)");
+    check_description(&(struct flag){"n", FLAG_INT(1, 64), &five, "rows (default; 1: one)"}, true,
+                      "rows (1 to 64; 1: one)");
+    check_description(&(struct flag){"n", FLAG_TEXT, &name, "page (default; -: stdout)"}, true,
+                      "page (-: stdout)");
     check_description(&(struct flag){"n", FLAG_INT(1, 64), &five, "rows"}, true, "rows (1 to 64)");
     check_description(&(struct flag){"n", FLAG_INT(1, 64), NULL, "rows"}, false, "rows (1 to 64)");
     check_description(&(struct flag){"n", FLAG_INT(0, 64), &none, "rows"}, false, "rows (0 to 64)");
