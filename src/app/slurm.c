@@ -86,7 +86,8 @@ static enum status check_flags(struct slurm_script *b)
              (long long)(PREFLIGHT_MAX_RANKS / b->nodes), PREFLIGHT_MAX_RANKS,
              (long long)b->ranks_per_node);
     TRY(script_parse_time(b->time, &seconds));
-    if (b->signal_before_s == UNSET) b->signal_before_s = seconds / 4 < 300 ? seconds / 4 : 300;
+    if (b->signal_before_s == UNSET)
+        b->signal_before_s = seconds < 4 ? 1 : seconds / 4 < 300 ? seconds / 4 : 300;
     if (b->signal_before_s >= seconds)
         FAIL(USAGE, "--signal-before: must be less than the time limit of %lld s, is %lld s",
              (long long)seconds, (long long)b->signal_before_s);

@@ -41,6 +41,9 @@ TEST(slurm_prints_a_script_for_the_checked_number_of_ranks)
     CHECK(LLAMERO(&out, &err, "slurm", p.config, "--nodes", "1", "--time", "1-0",
                   "device.threads=5") == 0);
     CHECK(strstr(out.data, "#SBATCH --signal=B:USR1@300\n"));
+    CHECK(LLAMERO(&out, &err, "slurm", p.config, "--nodes", "1", "--time", "0:03") == 0);
+    CHECK(strstr(out.data, "#SBATCH --signal=B:USR1@1\n"));
+    CHECK(LLAMERO(&out, &err, "slurm", p.config, "--nodes", "1", "--time", "0:01") == 64);
     CHECK(LLAMERO(&out, &err, "slurm", p.config, "--nodes", "1", "--time", "1-0", "--gpus-per-node",
                   "4", "device.kind=cpu") == 0);
     CHECK(strstr(out.data, "#SBATCH --gpus-per-node=4\n"));
