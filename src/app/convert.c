@@ -269,7 +269,7 @@ static const struct usage usage = {
     {{NULL,
       {{ITEM_FILE, "SRC", true, false, "SRC"},
        {ITEM_FILE, "DST", true, false, "DST"},
-       USAGE_FLAGS("[--to WORD]")}}},
+       USAGE_FLAGS("[--to FORMAT]")}}},
     "SRC is one of, detected automatically:\n"
     "    a run, or one of its checkpoints\n"
     "    a Hugging Face folder: safetensors or pytorch_model.bin, sharded or not, tied or not\n"
