@@ -87,6 +87,17 @@ static __device__ __forceinline__ void warp_sync()
     __builtin_amdgcn_wave_barrier(); /* does not order memory accesses by itself */
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
 }
+/* As HIP's, with a wait for shared memory that the compiler keeps: clang 19, and probably each
+ * before LLVM's pull request 220357 of September 2026, drops the fence's wait where a loop begins
+ * with the barrier, so that other waves read what has not been written yet. */
+static __device__ __forceinline__ void block_sync()
+{
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    __builtin_amdgcn_s_waitcnt(0xC07F); /* lgkmcnt(0) */
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+#define __syncthreads()       block_sync()
 #endif
 #endif
 
