@@ -143,8 +143,9 @@ $(B)/tests/ptx/run: $(call kernels,amx_emulated) $(B)/list
 	$(call say,link)
 	$(LINK) -lcmocka
 -include $(B)/tests/ptx/cudart.d $(PTX_TESTS:%.c=$(B)/%.ptx.d)
-gpu-ptx: $(B)/tests/ptx/run $(B)/tests/gpu_check-ptx
+gpu-ptx: $(if $(filter cuda,$(GPU)),$(B)/tests/ptx/run $(B)/tests/gpu_check-ptx)
 gpu-ptx: ## CUDA=1 NVCC_FLAGS=--no-compress: run the kernels' PTX on the CPU; T=word
+	$(if $(filter cuda,$(GPU)),,$(error gpu-ptx requires CUDA=1))
 	@$(if $(T),,ONE_PROCESS=1 $(B)/tests/gpu_check-ptx odd)
 	@$(WAIT) PTX_CAPABILITY=80 $(B)/tests/ptx/run $(T)
 
