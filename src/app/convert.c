@@ -128,8 +128,7 @@ static enum status apply_converter_flags(const struct converter_flags *f, struct
  * native. */
 static void find_target(int to, struct conversion *c, bool *decided)
 {
-    size_t len = strlen(c->to);
-    bool is_gguf = len > 5 && !strcmp(c->to + len - 5, ".gguf");
+    bool is_gguf = file_has_suffix(c->to, ".gguf");
     c->target = to >= 0 ? (enum conversion_target)to : is_gguf ? CONVERT_GGUF : CONVERT_HF;
     *decided = to >= 0 || is_gguf;
 }

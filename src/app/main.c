@@ -4,6 +4,7 @@
 #include "app/commands.h"
 #include "app/completion.h"
 #include "app/manual.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/program.h"
 #include "base/text.h"
@@ -22,8 +23,7 @@
 static enum status unknown_command(const char *name)
 {
     const char *suggestion = commands_suggest(name);
-    size_t len = strlen(name);
-    if (len > 5 && !strcmp(name + len - 5, ".toml"))
+    if (file_has_suffix(name, ".toml"))
         FAIL(USAGE, "\"%s\" is not a command; did you mean `llamero train %s`?", name, name);
     if (suggestion) FAIL(USAGE, "unknown command \"%s\"; did you mean \"%s\"?", name, suggestion);
     FAIL(USAGE, "unknown command \"%s\"; `llamero --help` lists them", name);

@@ -32,7 +32,7 @@ static enum status find_paths(struct paths *p, const char *config)
     if (!getcwd(p->folder, sizeof p->folder))
         FAIL(IO, "cannot get the current folder: %s", strerror(errno));
     const char *base = file_name(config);
-    size_t len = strlen(base), end = len > 5 && !strcmp(base + len - 5, ".toml") ? len - 5 : len;
+    size_t len = strlen(base), end = file_has_suffix(base, ".toml") ? len - 5 : len;
     snprintf(p->name, sizeof p->name, "%.*s", (int)(end < sizeof p->name ? end : sizeof p->name),
              base);
     for (char *c = p->name; *c; c++)
