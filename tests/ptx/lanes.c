@@ -158,11 +158,7 @@ void cp_async_cg_shared_global(struct warp *w, const struct instruction *i, uint
         if (c.from % 16 || c.bytes > 16 || (c.bytes && !ptx_memory_has(c.from, c.bytes)))
             machine_fail(w, i, l, "cannot copy %u bytes from global address %#llx", c.bytes,
                          (unsigned long long)c.from);
-        if (w->num_copies == w->room_copies) {
-            w->room_copies = w->room_copies ? 2 * w->room_copies : 256;
-            w->copies = realloc(w->copies, (size_t)w->room_copies * sizeof *w->copies);
-            if (!w->copies) abort();
-        }
+        GROW(w->copies, w->num_copies, w->room_copies);
         memset(to, PTX_LEFTOVER, 16);
         w->copies[w->num_copies++] = c;
     }

@@ -8,6 +8,7 @@
 #include "ptx/ptx.h"
 
 #include <setjmp.h>
+#include <stdlib.h>
 
 enum { LANES = 32, MAX_OPERANDS = 16, MAX_RESULTS = 4 };
 
@@ -101,7 +102,7 @@ struct operation {
 /* NULL: not implemented. */
 const struct operation *operation_find(const char *mnemonic, size_t length);
 
-/* Those of memory.c and lanes.c: name, control, sizes. */
+/* Those of lanes.c: name, control, sizes. */
 #define LANE_OPERATIONS(F)                                                                         \
     F(mov_vector, PLAIN, "")                                                                       \
     F(ld_global, PLAIN, "a")                                                                       \
@@ -125,6 +126,16 @@ const struct operation *operation_find(const char *mnemonic, size_t length);
 #define DECLARE(id, control, sizes) execute id;
 LANE_OPERATIONS(DECLARE)
 #undef DECLARE
+
+/* Room for one more element; the new ones are not initialized. */
+#define GROW(array, count, room)                                                                   \
+    do {                                                                                           \
+        if ((count) == (room)) {                                                                   \
+            (room) = (room) ? 2 * (room) : 64;                                                     \
+            (array) = realloc(array, (size_t)(room) * sizeof *(array));                            \
+            if (!(array)) abort();                                                                 \
+        }                                                                                          \
+    } while (0)
 
 static inline void *machine_register(struct warp *w, struct operand o)
 {

@@ -4,8 +4,6 @@
 
 #include "ptx/machine.h"
 
-#include <stdlib.h>
-
 struct word {
     const char *at;
     size_t length;
@@ -36,12 +34,3 @@ struct symbol *symbol_find(struct symbol *list, struct word name);
 
 /* Of "f32", without dot: bytes; 0 for pred, -1 for what is not a type. */
 int type_bytes(const char *s, size_t length);
-
-#define GROW(array, count, room)                                                                   \
-    do {                                                                                           \
-        if ((count) == (room)) {                                                                   \
-            (room) = (room) ? 2 * (room) : 64;                                                     \
-            (array) = realloc(array, (size_t)(room) * sizeof *(array));                            \
-            if (!(array)) abort();                                                                 \
-        }                                                                                          \
-    } while (0)

@@ -54,8 +54,8 @@ struct ptx_dim {
     unsigned x, y, z;
 };
 
-/* `text` stays in use.  NULL and a message: a kernel without end, or a variable
- * whose value is not a number. */
+/* `text` stays in use.  NULL and a message: a kernel without end, or a variable whose value is not
+ * a number. */
 struct ptx_module *ptx_open(const char *text);
 void ptx_close(struct ptx_module *m);
 /* NULL: no kernel has this name. */

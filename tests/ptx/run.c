@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* --- memory --- */
@@ -17,11 +16,7 @@ static int num_ranges, room_ranges, last_range;
 
 void ptx_memory_add(const void *begin, size_t bytes)
 {
-    if (num_ranges == room_ranges) {
-        room_ranges = room_ranges ? 2 * room_ranges : 64;
-        ranges = realloc(ranges, (size_t)room_ranges * sizeof *ranges);
-        if (!ranges) abort();
-    }
+    GROW(ranges, num_ranges, room_ranges);
     uint64_t at = (uint64_t)(uintptr_t)begin;
     ranges[num_ranges++] = (struct range){at, at + bytes};
 }
@@ -89,40 +84,30 @@ static void part(struct warp *w, int pc, uint32_t mask, bool waits)
     if (!waits && pc < w->nearest) w->nearest = pc;
 }
 
-/* Continues with the lanes of the lowest address; false if none are left that do not wait. */
-static bool regroup(struct warp *w)
-{
-    if (w->nearest == INT_MAX) {
-        w->mask = 0;
-        return false;
-    }
-    w->pc = w->nearest;
-    w->mask = 0;
-    int kept = 0;
-    for (int n = 0; n < w->num_apart; n++) {
-        if (w->apart[n].pc == w->pc)
-            w->mask |= w->apart[n].mask; /* those that wait here, too */
-        else
-            w->apart[kept++] = w->apart[n];
-    }
-    w->num_apart = kept;
-    find_nearest(w);
-    return true;
-}
-
-/* Takes the lanes that wait at this instruction from the groups. */
-static uint32_t take_waiting(struct warp *w)
+/* Takes the lanes apart that are at the same instruction; some may wait there. */
+static uint32_t take_groups(struct warp *w)
 {
     uint32_t mask = 0;
     int kept = 0;
     for (int n = 0; n < w->num_apart; n++) {
-        if (w->apart[n].waits && w->apart[n].pc == w->pc)
+        if (w->apart[n].pc == w->pc)
             mask |= w->apart[n].mask;
         else
             w->apart[kept++] = w->apart[n];
     }
     w->num_apart = kept;
+    find_nearest(w);
     return mask;
+}
+
+/* Continues with the lanes of the lowest address; false if none are left that do not wait. */
+static bool regroup(struct warp *w)
+{
+    w->mask = 0;
+    if (w->nearest == INT_MAX) return false;
+    w->pc = w->nearest;
+    w->mask = take_groups(w);
+    return true;
 }
 
 /* The lanes that must reach this instruction together. */
@@ -180,7 +165,7 @@ static void run_warp(struct warp *w)
         case CONVERGED:
         case CONVERGED_MEMBERS:
             if (mask != w->mask) machine_fail(w, i, 0, "a predicate on what needs the whole warp");
-            mask = w->mask |= take_waiting(w);
+            mask = w->mask |= take_groups(w);
             if (mask & ~members(w, i)) machine_fail(w, i, 0, "a lane is not a member");
             if (members(w, i) & ~mask) { /* CONVERGED: never, once a lane has ended */
                 part(w, w->pc, mask, true);
