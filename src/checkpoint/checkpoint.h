@@ -129,9 +129,8 @@ enum status checkpointer_drain(struct checkpointer *c);
 
 /* Sets aside all checkpoints after `step`, from which the run counts on: they move to a folder
  * abandoned-<step>-<number>, which first gets a copy of the file `keep` (NULL: none), and the
- * copier sets aside their copies in the background.  On rank 0
- * `branch` (NULL: not needed) becomes its path, empty if there are no such checkpoints.  Wait for a
- * pending save first.  IO. */
+ * copier sets aside their copies in the background.  On rank 0 `branch` (NULL: not needed) becomes
+ * its path, empty if there are no such checkpoints.  Wait for a pending save first.  IO. */
 enum status checkpointer_abandon(struct checkpointer *c, int64_t step, const char *keep,
                                  struct text *branch);
 

@@ -493,18 +493,21 @@ enum status folder_has_abandoned(const char *folder, bool *has)
     return st;
 }
 
-static double sum_sizes(const char *path)
+uint64_t folder_step_bytes(const char *folder, int64_t step)
 {
     struct file_list names;
-    double bytes = 0;
-    if (file_list_dir(&names, path)) return 0;
-    for (size_t i = 0; i < names.count; i++) {
-        char *file = file_join(path, names.paths[i]);
-        struct stat s;
-        if (!lstat(file, &s) && S_ISREG(s.st_mode)) bytes += (double)s.st_size;
-        free(file);
+    uint64_t bytes = 0;
+    char *path = folder_step_path(folder, step);
+    if (!file_list_dir(&names, path)) {
+        for (size_t i = 0; i < names.count; i++) {
+            struct stat s;
+            char *file = file_join(path, names.paths[i]);
+            if (!lstat(file, &s) && S_ISREG(s.st_mode)) bytes += (uint64_t)s.st_size;
+            free(file);
+        }
+        file_list_release(&names);
     }
-    file_list_release(&names);
+    free(path);
     return bytes;
 }
 
@@ -516,11 +519,8 @@ double folder_abandoned_bytes(const char *folder)
     if (list_branches(&branches, folder)) return 0;
     for (size_t i = 0; i < branches.count; i++) {
         if (folder_steps_read(&l, branches.paths[i])) continue;
-        for (size_t k = 0; k < l.count; k++) {
-            char *path = folder_step_path(branches.paths[i], l.steps[k]);
-            bytes += sum_sizes(path);
-            free(path);
-        }
+        for (size_t k = 0; k < l.count; k++)
+            bytes += (double)folder_step_bytes(branches.paths[i], l.steps[k]);
         folder_steps_release(&l);
     }
     file_list_release(&branches);

@@ -36,8 +36,8 @@ int64_t folder_parse_step(const char *name);                       /* N of step-
 int64_t folder_path_step(const char *path);                        /* the same of PATH/step-N[/] */
 
 /* Creates a run's dump folder and locks it, as runs with other folders of checkpoints would write
- * the same metrics there.  CONFIG: another run holds the lock, for longer than a
- * killed one takes to end. */
+ * the same metrics there.  CONFIG: another run holds the lock, for longer than a killed one takes
+ * to end. */
 enum status folder_lock_run(const char *run, int *lock);
 /* The same for a folder of checkpoints; also puts back a checkpoint whose replacement was cut
  * short, and deletes leftovers. */
@@ -64,5 +64,7 @@ void folder_retain(const char *folder, int64_t keep, int64_t step, int64_t busy,
 enum status folder_abandon(const char *folder, int64_t step, const char *keep, struct text *branch);
 /* Whether steps are in such a folder.  IO: it cannot be read. */
 enum status folder_has_abandoned(const char *folder, bool *has);
-/* Sum of the sizes of their files; what cannot be read is left out. */
+/* Sum of the sizes of a checkpoint's files, and of all in such folders; what cannot be read is left
+ * out. */
+uint64_t folder_step_bytes(const char *folder, int64_t step);
 double folder_abandoned_bytes(const char *folder);

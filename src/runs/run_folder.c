@@ -196,19 +196,9 @@ void run_folder_close(struct run_folder *r)
 
 uint64_t run_folder_checkpoint_bytes(const struct run_folder *r, int64_t step)
 {
-    struct file_list names;
-    uint64_t bytes = 0;
-    char *folder = checkpoint_folder(r), *path = folder_step_path(folder, step);
-    if (!file_list_dir(&names, path)) {
-        for (size_t i = 0; i < names.count; i++) {
-            struct stat s;
-            char *file = file_join(path, names.paths[i]);
-            if (!lstat(file, &s) && S_ISREG(s.st_mode)) bytes += (uint64_t)s.st_size;
-            free(file);
-        }
-        file_list_release(&names);
-    }
-    free(path), free(folder);
+    char *folder = checkpoint_folder(r);
+    uint64_t bytes = folder_step_bytes(folder, step);
+    free(folder);
     return bytes;
 }
 
