@@ -36,6 +36,14 @@ static int try_points(const struct scene *s, enum failing_scene scene)
     return lost;
 }
 
+/* Moves the folder of the run without faults to where another scene starts from it. */
+static const char *take_straight(const struct scene *s)
+{
+    const char *start = test_path(s->folder, "start");
+    CHECK_STATUS(OK, file_rename(s->straight, start));
+    return start;
+}
+
 TEST(failpoints_of_a_run_are_survived)
 {
     struct scene s;
@@ -67,8 +75,7 @@ TEST(failpoints_of_a_run_that_counts_its_steps_again_are_survived)
     scene_train(&s, 1,
                 "training.steps=5 checkpoint.interval=9 "
                 "checkpoint.enable_first_step_checkpoint=true");
-    const char *start = test_path(s.folder, "start"); /* with step-1 and step-5 */
-    CHECK_STATUS(OK, file_rename(s.straight, start));
+    const char *start = take_straight(&s); /* with step-1 and step-5 */
     CHECK_STATUS(OK, file_remove_tree(test_path(start, "metrics.jsonl")));
     scene_init_train(&s, 1, "checkpoint.exclude_from_loading=lr_scheduler");
     s.name = "recount", s.start = start;
@@ -80,8 +87,7 @@ TEST(failpoints_of_a_run_that_goes_back_to_a_step_are_survived)
 {
     struct scene s;
     scene_train(&s, 1, "");
-    const char *start = test_path(s.folder, "start"); /* with step-2, step-4 and step-6 */
-    CHECK_STATUS(OK, file_rename(s.straight, start));
+    const char *start = take_straight(&s); /* with step-2, step-4 and step-6 */
     scene_init_train(&s, 1, "checkpoint.load_step=2 optimizer.lr=1e-4");
     s.name = "rewind", s.start = start, s.goes_back = true;
     scene_open(&s);
@@ -113,8 +119,7 @@ TEST(failpoints_of_a_data_stage_are_survived)
 {
     struct scene s;
     scene_train(&s, 1, "training.steps=4");
-    const char *start = test_path(s.folder, "start"); /* with step-2 and step-4 */
-    CHECK_STATUS(OK, file_rename(s.straight, start));
+    const char *start = take_straight(&s); /* with step-2 and step-4 */
     scene_init_train(&s, 1,
                      "training.steps=8 checkpoint.exclude_from_loading=optimizer "
                      "data.stage.0.at_step=6 data.stage.0.attn_mask_type=block_causal");
